@@ -9,9 +9,13 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from spark_offload.errors import EngineRefused
+
 ENGINES: Final = ("auto", "duckdb", "spark")
 LARGEST: Final = 8 * 2**30
 """Size in bytes of the largest table that DuckDB reads by default."""
+TIME_LIMIT: Final = 20.0
+"""Time in seconds for DuckDB to plan and to answer a query, before Spark answers. Only of `--engine auto`."""
 
 
 def embedded(engine: str, table: str, form: str | None) -> bool:
@@ -25,7 +29,10 @@ def embedded(engine: str, table: str, form: str | None) -> bool:
         return False
     from spark_offload.embedded.table_files import size
 
-    return size(table) <= LARGEST
+    try:
+        return size(table) <= LARGEST
+    except EngineRefused:  # asked again, it gives the reason
+        return True
 
 
 def _options_of_spark(form: str | None) -> str:

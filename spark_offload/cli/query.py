@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from contextlib import contextmanager
+import tempfile
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from spark_offload.cli import engines
 from spark_offload.cli.engines import ENGINES, embedded
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import EngineRefused, OutputRefused
@@ -19,8 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from spark_offload.embedded.history import EmbeddedHistory
     from spark_offload.history import History
-    from spark_offload.live import GatewayEndpoint
+
+    Answer = str | bool | DataFrame
 
 _FORMATS: Final = {
     "SELECT": ("table", "json", "xml", "csv", "tsv", "parquet"),
@@ -49,10 +55,10 @@ _FORMATS: Final = {
     show_default=True,
     help="Engine that answers. duckdb needs no Java. auto:"
     " DuckDB if it is installed, the table has up to 8 GiB on this machine and DuckDB"
-    " supports the query; else Spark.",
+    " supports the query and answers within 20 s; else Spark.",
 )
 @click.option("--explain", is_flag=True, help="Print the query plan instead of the answer.")
-@click.option("--version", type=click.IntRange(0), metavar="N", help="Query this version of the table.")
+@click.option("--version", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Query this version of the table.")
 @click.option(
     "--live", multiple=True, metavar="URL", help="Query endpoint of a gateway, for SERVICE <URL>; repeatable."
 )
@@ -103,10 +109,25 @@ def query(
             return history.ask(text)
         return history.sparql(text) if kind == "SELECT" else history.construct(text)
 
-    answer = _embedded(asked, table, version, gateways, engine) if embedded(engine, table, form) else None
-    if answer is None:
-        answer = asked(History(start(), table, version, live=gateways))
-    _write(answer, kind, form, out)
+    def opened() -> EmbeddedHistory:
+        from spark_offload.embedded.history import EmbeddedHistory
+
+        return EmbeddedHistory(table, version, live=gateways)
+
+    write = partial(_write, kind=kind, form=form)
+    if embedded(engine, table, form) and _embedded(opened, asked, write, None if explain else out, engine):
+        return
+    answer = asked(History(start(), table, version, live=gateways))
+    if form == "parquet" and not isinstance(answer, (str, bool)):
+        from spark_offload.export import write_parquet
+
+        assert out is not None  # noqa: S101  see _format
+        write_parquet(answer, out)
+    elif isinstance(answer, str):
+        click.echo(answer)
+    else:
+        with output(out) as written:
+            write(answer, written)
 
 
 def _format(kind: str, form: str | None, out: str | None) -> str:
@@ -127,52 +148,80 @@ def _format(kind: str, form: str | None, out: str | None) -> str:
 
 
 def _embedded(
-    asked: Callable[[History], str | bool | DataFrame],
-    table: str,
-    version: int | None,
-    gateways: list[GatewayEndpoint],
+    opened: Callable[[], EmbeddedHistory],
+    asked: Callable[[History], Answer],
+    write: Callable[[bool | DataFrame, IO[bytes]], None],
+    out: str | None,
     engine: str,
-) -> str | bool | DataFrame | None:
-    """Ask DuckDB. Returns None if Spark must answer, and prints why."""
-    from spark_offload.embedded.history import EmbeddedHistory
+) -> bool:
+    """Ask DuckDB, and write the answer. Returns False if Spark must answer, and prints why."""
+    from spark_offload.embedded.interruptible import interruptible
+    from spark_offload.embedded.session import leave_connect_mode
+
+    def answered(history: EmbeddedHistory, written: IO[bytes]) -> str:
+        answer = asked(history)
+        if isinstance(answer, str):
+            return answer
+        write(answer, written)
+        return ""
 
     try:
-        return asked(EmbeddedHistory(table, version, live=gateways))
-    except EngineRefused as refused:
+        history = opened()
+        if engine == "duckdb":
+            with output(out) as written:
+                explanation = interruptible(lambda: answered(history, written), history.interrupt)
+        else:
+            # Nothing is written before the last row, because Spark may have to answer.
+            with tempfile.TemporaryFile() as whole:
+                explanation = interruptible(lambda: answered(history, whole), history.interrupt, engines.TIME_LIMIT)
+                whole.seek(0)
+                with output(out) as written:
+                    shutil.copyfileobj(whole, written)
+    except (EngineRefused, TimeoutError) as error:
         if engine == "duckdb":
             raise
-        click.echo(f"edge-history: Spark answers: {refused}", err=True)
-        return None
+        reason = str(error) or f"DuckDB did not answer within {engines.TIME_LIMIT:g} s"
+        leave_connect_mode()
+    else:
+        if explanation:
+            click.echo(explanation)
+        return True
+    click.echo(f"edge-history: Spark answers: {reason}", err=True)
+    return False
 
 
-def _write(answer: str | bool | DataFrame, kind: str, form: str, out: str | None) -> None:
+def _write(answer: bool | DataFrame, written: IO[bytes], *, kind: str, form: str) -> None:
     from spark_offload import results
 
-    if isinstance(answer, str):
-        click.echo(answer)
-    elif form == "parquet":
-        from spark_offload.export import write_parquet
-
-        assert out is not None  # noqa: S101  see _format
-        assert not isinstance(answer, bool)  # noqa: S101  see _format
-        write_parquet(answer, out)
+    if isinstance(answer, bool):
+        results.write_boolean(answer, form, written)
     else:
-        with output(out) as written:
-            if isinstance(answer, bool):
-                results.write_boolean(answer, form, written)
-            else:
-                (results.write_solutions if kind == "SELECT" else results.write_graph)(answer, form, written)
+        (results.write_solutions if kind == "SELECT" else results.write_graph)(answer, form, written)
 
 
 @contextmanager
 def output(out: str | None) -> Iterator[IO[bytes]]:
-    """Open the output: a file, or standard output. Raises `OutputRefused`."""
+    """Open the output: a file, or standard output. A file stays as it is if there is an error.
+
+    Raises `OutputRefused`.
+    """
     if out is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    path = Path(out).resolve()
+    # Devices and pipes cannot be replaced.
+    part = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with Path(out).open("wb") as file:
+        with part.open("wb") as file:
             yield file
+        if part != path:
+            if path.exists():
+                shutil.copymode(path, part)
+            part.replace(path)
     except OSError as error:
         raise OutputRefused(f"{out} cannot be written: {error.strerror}") from error
+    finally:
+        if part != path:
+            with suppress(OSError):
+                part.unlink()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_offload.embedded import sql_text
 from spark_offload.embedded.python_functions import register
 from spark_offload.embedded.relations import Rows, translated
-from spark_offload.errors import EngineRefused
+from spark_offload.errors import EngineRefused, TableRefused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,7 @@ class Client:
         import duckdb
 
         self.is_closed = False
+        self._is_interrupted = False
         # DuckDB would spill into the working directory.
         spill = Path(tempfile.gettempdir()) / f"edge-history-{uuid.uuid4()}"
         settings: dict[str, str | bool | int | float | list[str]] = {
@@ -71,7 +72,7 @@ class Client:
         with _refusals(), warnings.catch_warnings():
             # It warns of a copy of the rows. `DuckDBPyConnection.sql` would plan the query twice, which takes longer.
             warnings.filterwarnings("ignore", "Arrow output", UserWarning)
-            return _named(self.database.execute(rows.sql).to_arrow_table(), rows), None, None
+            return _named(self._execute(rows.sql).to_arrow_table(), rows), None, None
 
     def to_table_as_iterator(self, plan: Any, observations: object = None) -> Iterator[pa.Table]:  # noqa: ANN401
         """Yield the rows of a plan in pieces. Raises `EngineRefused`."""
@@ -79,6 +80,7 @@ class Client:
 
         rows = translated(plan.root, self._source)
         with _refusals():
+            self._check()
             for batch in self.database.sql(rows.sql).to_arrow_reader(_ROWS):
                 yield _named(pa.Table.from_batches([batch]), rows)
 
@@ -89,8 +91,7 @@ class Client:
         types = {"VARCHAR": StringType(), "BIGINT": LongType(), "DOUBLE": DoubleType(),
                  "TIMESTAMP WITH TIME ZONE": TimestampType()}  # fmt: skip
         rows = translated(plan.root, self._source)
-        with _refusals():
-            described = self.database.execute(f"DESCRIBE {rows.sql}").fetchall()
+        described = self._execute(f"DESCRIBE {rows.sql}").fetchall()
         return StructType(
             [
                 StructField(name, types.get(one[1], StringType()))
@@ -106,8 +107,7 @@ class Client:
     def explain_string(self, plan: Any, explain_mode: str = "") -> str:  # noqa: ANN401
         """Return DuckDB's plan. Raises `EngineRefused`."""
         rows = translated(plan.root, self._source)
-        with _refusals():
-            return str(self.database.sql(f"EXPLAIN {rows.sql}").fetchall()[0][1])
+        return str(self._execute(f"EXPLAIN {rows.sql}").fetchall()[0][1])
 
     def execute_command(self, plan: Any, observations: object = None) -> tuple[None, Mapping[str, DataFrame], None]:  # noqa: ANN401
         """Store the rows of a plan (`DataFrame.localCheckpoint`). Raises `EngineRefused`."""
@@ -116,8 +116,7 @@ class Client:
 
         rows = translated(plan.checkpoint_command.relation, self._source)
         name = f"stored {uuid.uuid4()}"
-        with _refusals():
-            self.database.execute(f"CREATE TEMP TABLE {sql_text.name(name)} AS {rows.sql}")
+        self._execute(f"CREATE TEMP TABLE {sql_text.name(name)} AS {rows.sql}")
         session: Any = self.session
         return None, {"checkpoint_command_result": DataFrame(CachedRemoteRelation(name, session), session)}, None
 
@@ -133,6 +132,11 @@ class Client:
         pairs += [(one.key, _SETTINGS.get(one.key, one.value)) for one in operation.get_with_default.pairs]
         return ConfigResult(pairs=pairs, warnings=[])
 
+    def interrupt(self) -> None:
+        """Let the current query and later ones raise `EngineRefused`. Another thread may call this."""
+        self._is_interrupted = True
+        self.database.interrupt()
+
     def close(self) -> None:
         """Free the database."""
         self.is_closed = True
@@ -145,6 +149,15 @@ class Client:
     def _set_command_in_plan(self, plan: Any, command: Any) -> None:  # noqa: ANN401
         plan.command.CopyFrom(command)
 
+    def _execute(self, sql: str) -> DuckDBPyConnection:
+        with _refusals():
+            self._check()
+            return self.database.execute(sql)
+
+    def _check(self) -> None:
+        if self._is_interrupted:
+            raise EngineRefused("the query was interrupted")
+
     def _source(self, relation: Any) -> Rows:  # noqa: ANN401
         """Return a table, a stored result, or rows that are part of the plan."""
         match relation.WhichOneof("rel_type"):
@@ -154,7 +167,7 @@ class Client:
                 name = relation.cached_remote_relation.relation_id
             case _:
                 name = self._local(relation.local_relation)
-        described = self.database.execute(f"DESCRIBE {sql_text.name(name)}").fetchall()
+        described = self._execute(f"DESCRIBE {sql_text.name(name)}").fetchall()
         return Rows(f"FROM {sql_text.name(name)}", [sql_text.decoded(column[0]) for column in described])
 
     def _local(self, local: Any) -> str:  # noqa: ANN401
@@ -183,6 +196,8 @@ class _refusals:  # noqa: N801  used as a context manager
 
         if isinstance(error, duckdb.Error):
             reason = str(error).strip().partition("\n")[0]
+            if isinstance(error, duckdb.IOException):
+                raise TableRefused(f"a file of the table cannot be read ({reason})") from error
             raise EngineRefused(f"DuckDB cannot answer this query ({reason}): use --engine spark") from error
 
 

@@ -60,6 +60,11 @@ class EmbeddedHistory(History):
         with connect_mode():
             return super().explain(text)
 
+    def interrupt(self) -> None:
+        """End the queries of this history, from another thread; they raise `EngineRefused`."""
+        session: Any = self._spark
+        session._client.interrupt()
+
     def _checked(self, frame: DataFrame) -> DataFrame:
         """Refuse functions that DuckDB lacks before the first row is read."""
         session: Any = self._spark

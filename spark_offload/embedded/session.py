@@ -51,6 +51,11 @@ def connect_mode() -> Iterator[None]:
         yield
     finally:
         if before is None:
-            del os.environ[_MODE]
+            leave_connect_mode()
         else:
             os.environ[_MODE] = before
+
+
+def leave_connect_mode() -> None:
+    """Let PySpark's functions make expressions of a JVM again, even if a call in another thread did not end."""
+    os.environ.pop(_MODE, None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from spark_offload.embedded import sql_text
 from spark_offload.errors import EngineRefused, TableRefused
@@ -15,20 +17,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _VIEW: Final = "observations"
+_ELSEWHERE: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+-]+:|^\w+(\.\w+)+$", re.ASCII)
+"""A URL, or the name of a table in a catalog."""
 _READER: Final = 1
 """Version of Delta's protocol for readers. Later ones may have deleted rows and renamed columns within files."""
 
 
 def open_files(session: SparkSession, table: str | os.PathLike[str], version: int | None = None) -> DataFrame:
     """Return the rows of a version of a table. Raises `TableRefused`, and `EngineRefused` for features of Delta."""
-    opened = _opened(Path(table), version)
+    import duckdb
+
+    opened = _opened(table, version)
     reader = opened.protocol().min_reader_version
     if reader > _READER:
         raise EngineRefused(f"the table {table} has features of Delta (reader {reader}) that need --engine spark")
     if not {"gateway", "epoch", "seq"} <= {field.name for field in opened.schema().fields}:
         raise TableRefused(f"the table at {table} is not a history: it has other columns")
     database = session._client.database  # type: ignore[attr-defined]
-    database.execute(f"CREATE OR REPLACE VIEW {_VIEW} AS {_rows(database, opened.file_uris())}")
+    try:
+        database.execute(f"CREATE OR REPLACE VIEW {_VIEW} AS {_rows(database, _files(Path(table), opened))}")
+    except duckdb.Error as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise TableRefused(
+            f"a file of the table {table} cannot be read ({reason}): edge-history verify checks the table"
+        ) from error
     return session.read.table(_VIEW)
 
 
@@ -36,17 +48,23 @@ def size(table: str | os.PathLike[str]) -> int:
     """Return the bytes of the newest version of a table. Raises `TableRefused`."""
     import pyarrow as pa
 
-    return int(sum(pa.table(_opened(Path(table), None).get_add_actions(flatten=True))["size_bytes"].to_pylist()))
+    return int(sum(pa.table(_opened(table, None).get_add_actions(flatten=True))["size_bytes"].to_pylist()))
 
 
-def _opened(path: Path, version: int | None) -> DeltaTable:
+def _opened(table: str | os.PathLike[str], version: int | None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
+    path = Path(table)
+    if not path.exists() and _ELSEWHERE.search(os.fspath(table)):
+        raise EngineRefused(f"DuckDB reads only directories of this machine, and {table} is none: use --engine spark")
     if not path.is_dir():
         raise TableRefused(why_none(str(path)))
+    if "%" in str(path.absolute()):
+        # The library decodes the path twice, and would read another table.
+        raise EngineRefused(f"DuckDB cannot read a table whose path contains % ({table}): use --engine spark")
     try:
-        return DeltaTable(path, version=version)
+        return DeltaTable(path.absolute().as_uri(), version=version)
     except TableNotFoundError as error:
         if version is not None:
             raise TableRefused(f"the table {path} has no version {version}: edge-history status shows it") from error
@@ -56,7 +74,19 @@ def _opened(path: Path, version: int | None) -> DeltaTable:
             raise TableRefused(
                 f"the table {path} has no version {version}: edge-history status shows the newest"
             ) from error
-        raise TableRefused(f"the log of the table {path} cannot be read: {error}") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise TableRefused(
+            f"the log of the table {path} cannot be read ({reason}): edge-history verify checks the table"
+        ) from error
+
+
+def _files(table: Path, opened: DeltaTable) -> list[str]:
+    """Return patterns that match only the files of a table. The log has their paths relative to it, as URIs."""
+    import pyarrow as pa
+
+    found = pa.table(opened.get_add_actions(flatten=True))["path"].to_pylist()
+    paths = (str(table.absolute() / unquote(path.removeprefix("file:"))) for path in found)
+    return [re.sub(r"([*?\[])", r"[\1]", path) for path in paths]
 
 
 def _rows(database: Any, files: list[str]) -> str:  # noqa: ANN401

@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from test_differential import HISTORIES, answer, wrong
 from test_sparql_oracle import CASES, CASES_PREFIXES, PATHS, PREFIXES, QUERIES, ROWS, assert_equal_answers
 
 from spark_offload.embedded.history import EmbeddedHistory
+from spark_offload.embedded.interruptible import interruptible
 from spark_offload.embedded.regular_expressions import re2
 from spark_offload.embedded.session import embedded_session
 from spark_offload.errors import EngineRefused, QueryRefused, TableRefused
@@ -228,6 +230,42 @@ def test_what_is_not_a_table_is_refused(tmp_path: Path, table: Path) -> None:
         EmbeddedHistory(tmp_path / "other")
 
 
+def test_the_path_of_a_table_may_contain_special_characters(tmp_path: Path) -> None:
+    stored = numbered(readings("a1", ["20", "21.5"]))
+    write_deltalake(tmp_path / "t1", rows(stored[:1]), partition_by=["date"])
+    for name in ("a b#é", "q?x", "t[1]", "{a,b}*"):
+        written = tmp_path / "written"
+        write_deltalake(written, rows(stored), partition_by=["date"])
+        written.rename(tmp_path / name)
+        assert len(EmbeddedHistory(tmp_path / name).sparql(ALL).collect()) == 2, name
+    (tmp_path / "t1").rename(tmp_path / "t%41")
+    with pytest.raises(EngineRefused, match="contains %"):
+        EmbeddedHistory(tmp_path / "t%41")
+
+
+def test_a_damaged_table_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    write_deltalake(path, rows(numbered(readings("a1", ["20"]))), partition_by=["date"])
+    opened = EmbeddedHistory(path)
+    (file,) = path.rglob("*.parquet")
+    content = file.read_bytes()
+    for damaged in (content[:100], b"", None):
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        with pytest.raises(TableRefused, match=r"a file of the table .* cannot be read .*part-"):
+            EmbeddedHistory(path)
+    with pytest.raises(TableRefused, match=r"a file of the table cannot be read .*part-"):
+        opened.sparql(ALL).collect()
+    (path / "_delta_log" / f"{1:020}.json").write_text("bad")
+    with pytest.raises(TableRefused, match=r"\Athe log of the table .* cannot be read .*\Z"):
+        EmbeddedHistory(path)
+
+
+@pytest.mark.parametrize("name", ["s3://bucket/table", "catalog.schema.observations", "file:///t"])
+def test_a_table_elsewhere_needs_spark(name: str) -> None:
+    with pytest.raises(EngineRefused, match=r"only directories of this machine.*--engine spark"):
+        EmbeddedHistory(name)
+
+
 def test_the_command_answers_without_java(table: Path, tmp_path: Path) -> None:
     """A query with a construct that DuckDB lacks goes on to Spark, which names Java."""
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
@@ -255,6 +293,30 @@ def test_the_command_answers_without_java(table: Path, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "Java" in refused.stderr
     assert asked(ALL, "--engine", "duckdb", "--conf", "a=b").returncode == 2
+
+
+MANY = "SELECT (COUNT(*) AS ?n) { " + " ".join(f"?a{n} ?b{n} ?c{n} ." for n in range(12)) + " }"
+"""A query whose evaluation takes hours."""
+
+
+def test_a_time_limit_ends_a_query(table: Path) -> None:
+    history = EmbeddedHistory(table)
+    with pytest.raises(TimeoutError):
+        interruptible(lambda: history.sparql(MANY).collect(), history.interrupt, 1)
+    assert not [thread for thread in threading.enumerate() if thread.name == "DuckDB"]
+    with pytest.raises(EngineRefused, match="interrupted"):
+        history.sparql(ALL).collect()
+
+
+def test_sigint_ends_a_query(table: Path) -> None:
+    program = (
+        "import os, signal, threading; from spark_offload.cli import main;"
+        "threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start(); main()"
+    )
+    command = [sys.executable, "-c", program, "query", "-", "--table", str(table), "--engine", "duckdb"]
+    found = subprocess.run(command, input=MANY, capture_output=True, text=True, check=False, timeout=60)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.strip() == "Aborted!"
 
 
 def test_a_table_with_other_features_of_delta_needs_spark(tmp_path: Path) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner, Result
 from history_data import numbered, readings, write
 
-from spark_offload.cli import edge_history
-from spark_offload.errors import HistoryError
+from spark_offload import results
+from spark_offload.cli import edge_history, engines
+from spark_offload.embedded.client import Client
+from spark_offload.errors import EngineRefused, HistoryError, QueryRefused
 from spark_offload.spark_errors import error_text
 
 if TYPE_CHECKING:
@@ -124,6 +126,39 @@ def test_an_error_of_spark_is_reported(run: Run, table: str) -> None:
     assert asked.exception is not None
     assert file.name in error_text(asked.exception)
     assert error_text(ValueError("none of Spark's")) == ""
+
+
+def test_an_error_leaves_the_output_file_as_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(answer: object, form: str, written: IO[bytes]) -> None:
+        written.write(b"the first rows")
+        raise QueryRefused("an invalid term")
+
+    Path("found.csv").write_text("before")
+    with monkeypatch.context() as failing:
+        failing.setattr(results, "write_solutions", fails)
+        assert isinstance(run(SELECT, "--out", "found.csv").exception, QueryRefused)
+    assert [(path.name, path.read_text()) for path in Path().iterdir()] == [("found.csv", "before")]
+    assert run(SELECT, "--out", "/dev/null").exit_code == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_auto_continues_with_spark_if_duckdb_fails_or_takes_long(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Client.to_table_as_iterator
+
+    def ends(client: Client, plan: object, observations: object = None) -> Iterator[object]:
+        yield next(rows(client, plan))
+        raise EngineRefused("the first rows were written")
+
+    wanted = json.loads(run(SELECT).stdout)
+    with monkeypatch.context() as failing:
+        failing.setattr(Client, "to_table_as_iterator", ends)
+        result = run(SELECT, "--engine", "auto")
+    assert json.loads(result.stdout) == wanted
+    assert "Spark answers: the first rows were written" in result.stderr
+    monkeypatch.setattr(engines, "TIME_LIMIT", 0)
+    result = run(SELECT, "--engine", "auto")
+    assert json.loads(result.stdout) == wanted
+    assert "Spark answers: DuckDB did not answer within 0 s" in result.stderr
 
 
 @pytest.mark.parametrize(
