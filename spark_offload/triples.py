@@ -136,11 +136,12 @@ def escaped(text: Column) -> Column:
 def time_text(ts: Column) -> Column:
     """Return a time in the format of `edge.outbox.observation.time_text`. The time zone of the session must be UTC."""
     fraction = F.pmod(F.unix_micros(ts), F.lit(1_000_000))
-    return (
+    written = (
         F.when(fraction == 0, F.date_format(ts, "yyyy-MM-dd'T'HH:mm:ss'Z'"))
         .when(fraction % 1000 == 0, F.date_format(ts, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"))
         .otherwise(F.date_format(ts, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
     )
+    return F.ltrim(written, F.lit("+"))  # Java writes it before years of more than four digits, XSD does not
 
 
 _QUAD: Final = r'(?s)\A([^ ]+) ([^ ]+) (.*?)(?: (<[^<>" ]*>|_:[^<>" )]+))? \.\z'

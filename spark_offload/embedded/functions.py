@@ -89,6 +89,7 @@ FUNCTIONS: Final[dict[str, str | Written]] = {
     "contains": "contains({0}, {1})",
     "instr": "instr({0}, {1})",
     "lpad": "lpad({0}, {1}, {2})",
+    "ltrim": "ltrim({1}, {0})",
     "rtrim": "rtrim({1}, {0})",
     "substring_index": "split_part({0}, {1}, {2})",  # the history has only -1, the last part
     "split": "string_split({0}, {1})",

@@ -118,6 +118,17 @@ CASES: Final[dict[str, str | None]] = {
     "1 - -2.5": typed("3.5", "decimal"),
     "14.1 + 0.2 - 0.2": typed("14.1", "decimal"),
     'STRLANG("a", "en us")': None,
+    # Years before 1 and after 9999
+    f"{typed('9999-12-31T23:00:00Z', 'dateTime')} + {typed('P1D', 'dayTimeDuration')}": typed(
+        "10000-01-01T23:00:00Z", "dateTime"
+    ),
+    f"{typed('12345-03-01T00:00:00+02:00', 'dateTime')} + {typed('P1D', 'dayTimeDuration')}": typed(
+        "12345-03-02T00:00:00+02:00", "dateTime"
+    ),
+    f"{typed('-0005-03-01T00:00:00Z', 'dateTime')} - {typed('P1D', 'dayTimeDuration')}": typed(
+        "-0005-02-28T00:00:00Z", "dateTime"
+    ),
+    f"YEAR({typed('-0005-03-01T00:00:00Z', 'dateTime')})": integer(-5),
 }
 """Results in canonical form; null is an error. `true` and `false` are literals of xsd:boolean."""
 
