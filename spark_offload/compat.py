@@ -1,11 +1,13 @@
-"""Private names of PySpark, for functions of the JVM that it does not offer. Checked with PySpark 4.2.
+"""Private names of PySpark, for functions that it does not offer. Checked with PySpark 4.2.
 
-The JVM must have started, and the session must be a classic one: Spark Connect has no JVM in this process.
+Most functions are those of the JVM: it must have started, and the session must be a classic one. Those with `connect`
+in their name are for Spark Connect, which has no JVM in this process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import uuid
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,6 +43,38 @@ def connect_port(spark: SparkSession) -> int:
     """Return the port of Spark Connect. Raises `Py4JError` or `OSError` if it does not run."""
     service: Any = getattr(jvm(spark), "org.apache.spark.sql.connect.service.SparkConnectService$")
     return int(getattr(service, "MODULE$").localPort())
+
+
+def connect_session(client: object) -> SparkSession:
+    """Return a session of Spark Connect that uses this client. Raises `ImportError` if a package is missing."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    # Its own constructor would connect to a server.
+    session: Any = ConnectSession.__new__(ConnectSession)
+    session._client = client
+    session._session_id = str(uuid.uuid4())
+    session.release_session_on_close = False
+    return session  # type: ignore[no-any-return]
+
+
+def connect_client(session: SparkSession) -> Any:  # noqa: ANN401
+    """Return the client of a session of Spark Connect."""
+    return session._client  # type: ignore[attr-defined]
+
+
+def connect_relation(frame: DataFrame, client: Any) -> Any:  # noqa: ANN401
+    """Return the Protocol Buffers of a frame of Spark Connect."""
+    plan: Any = frame._plan
+    return plan.to_proto(client).root
+
+
+def connect_checkpoint(session: SparkSession, name: str) -> DataFrame:
+    """Return the frame of a stored result."""
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import CachedRemoteRelation
+
+    used: Any = session
+    return DataFrame(CachedRemoteRelation(name, used), used)
 
 
 def is_classic(frame: DataFrame) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyoxigraph as ox
@@ -73,7 +73,9 @@ def write_graph(triples: DataFrame, form: str, output: IO[bytes]) -> None:
 def _rows(found: DataFrame) -> Iterator[Iterator[Any]]:
     """Iterate over the rows. Workers compute all partitions in parallel and keep them on disk until they are read."""
     if not compat.is_classic(found):
-        yield found.toLocalIterator()
+        rows = found.toLocalIterator()
+        first = list(islice(rows, 1))  # an error comes before the first byte of the answer
+        yield chain(first, rows)
         return
     # Without the cache toLocalIterator would compute one partition after the other.
     found.persist(StorageLevel.DISK_ONLY)

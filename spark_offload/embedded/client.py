@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_offload import compat
 from spark_offload.embedded import sql_text
 from spark_offload.embedded.python_functions import register
 from spark_offload.embedded.relations import Rows, translated
@@ -72,7 +73,7 @@ class Client:
         with _refusals(), warnings.catch_warnings():
             # It warns of a copy of the rows. `DuckDBPyConnection.sql` would plan the query twice, which takes longer.
             warnings.filterwarnings("ignore", "Arrow output", UserWarning)
-            return _named(self._execute(rows.sql).to_arrow_table(), rows), None, None
+            return _named(self._queried(rows.sql).to_arrow_table(), rows), None, None
 
     def to_table_as_iterator(self, plan: Any, observations: object = None) -> Iterator[pa.Table]:  # noqa: ANN401
         """Yield the rows of a plan in pieces. Raises `EngineRefused`."""
@@ -91,7 +92,7 @@ class Client:
         types = {"VARCHAR": StringType(), "BIGINT": LongType(), "DOUBLE": DoubleType(),
                  "TIMESTAMP WITH TIME ZONE": TimestampType()}  # fmt: skip
         rows = translated(plan.root, self._source)
-        described = self._execute(f"DESCRIBE {rows.sql}").fetchall()
+        described = self._queried(f"DESCRIBE {rows.sql}").fetchall()
         return StructType(
             [
                 StructField(name, types.get(one[1], StringType()))
@@ -101,24 +102,19 @@ class Client:
 
     def translate(self, frame: DataFrame) -> str:
         """Return the SQL of a frame. Raises `EngineRefused` if DuckDB lacks one of its functions."""
-        plan: Any = frame._plan
-        return translated(plan.to_proto(self).root, self._source).sql
+        return translated(compat.connect_relation(frame, self), self._source).sql
 
     def explain_string(self, plan: Any, explain_mode: str = "") -> str:  # noqa: ANN401
         """Return DuckDB's plan. Raises `EngineRefused`."""
         rows = translated(plan.root, self._source)
-        return str(self._execute(f"EXPLAIN {rows.sql}").fetchall()[0][1])
+        return str(self._queried(f"EXPLAIN {rows.sql}").fetchall()[0][1])
 
     def execute_command(self, plan: Any, observations: object = None) -> tuple[None, Mapping[str, DataFrame], None]:  # noqa: ANN401
         """Store the rows of a plan (`DataFrame.localCheckpoint`). Raises `EngineRefused`."""
-        from pyspark.sql.connect.dataframe import DataFrame
-        from pyspark.sql.connect.plan import CachedRemoteRelation
-
         rows = translated(plan.checkpoint_command.relation, self._source)
         name = f"stored {uuid.uuid4()}"
-        self._execute(f"CREATE TEMP TABLE {sql_text.name(name)} AS {rows.sql}")
-        session: Any = self.session
-        return None, {"checkpoint_command_result": DataFrame(CachedRemoteRelation(name, session), session)}, None
+        self._queried(f"CREATE TEMP TABLE {sql_text.name(name)} AS {rows.sql}")
+        return None, {"checkpoint_command_result": compat.connect_checkpoint(self.session, name)}, None
 
     def get_config_dict(self, *keys: str) -> Mapping[str, str | None]:
         """Return settings of Spark."""
@@ -149,7 +145,7 @@ class Client:
     def _set_command_in_plan(self, plan: Any, command: Any) -> None:  # noqa: ANN401
         plan.command.CopyFrom(command)
 
-    def _execute(self, sql: str) -> DuckDBPyConnection:
+    def _queried(self, sql: str) -> DuckDBPyConnection:
         with _refusals():
             self._check()
             return self.database.execute(sql)
@@ -167,7 +163,7 @@ class Client:
                 name = relation.cached_remote_relation.relation_id
             case _:
                 name = self._local(relation.local_relation)
-        described = self._execute(f"DESCRIBE {sql_text.name(name)}").fetchall()
+        described = self._queried(f"DESCRIBE {sql_text.name(name)}").fetchall()
         return Rows(f"FROM {sql_text.name(name)}", [sql_text.decoded(column[0]) for column in described])
 
     def _local(self, local: Any) -> str:  # noqa: ANN401

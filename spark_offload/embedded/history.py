@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from spark_offload.compat import connect_client
 from spark_offload.embedded.session import connect_mode, embedded_session
 from spark_offload.embedded.table_files import open_files
 from spark_offload.history import History
@@ -62,11 +63,9 @@ class EmbeddedHistory(History):
 
     def interrupt(self) -> None:
         """End the queries of this history, from another thread; they raise `EngineRefused`."""
-        session: Any = self._spark
-        session._client.interrupt()
+        connect_client(self._spark).interrupt()
 
     def _checked(self, frame: DataFrame) -> DataFrame:
         """Refuse functions that DuckDB lacks before the first row is read."""
-        session: Any = self._spark
-        session._client.translate(frame)
+        connect_client(self._spark).translate(frame)
         return frame

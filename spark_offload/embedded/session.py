@@ -7,11 +7,11 @@ of Spark, so both engines share the SPARQL translation.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from spark_offload import compat
 from spark_offload.embedded.client import Client
 from spark_offload.errors import MissingPart
 
@@ -27,19 +27,15 @@ def embedded_session() -> SparkSession:
     try:
         import deltalake  # noqa: F401
         import duckdb  # noqa: F401
-        from pyspark.sql.connect.session import SparkSession as ConnectSession
+        import pyspark.sql.connect.session  # noqa: F401
     except ImportError as error:
         raise MissingPart(
             f"{error.name} is not installed. Install the wheel of a release with its extra (pip install "
             "'./sepa_edge-VERSION-py3-none-any.whl[duckdb]'), or a clone (pip install '.[duckdb]')"
         ) from error
-    # Its own constructor would connect to a server.
-    session: Any = ConnectSession.__new__(ConnectSession)
-    session._client = client = Client()
-    session._session_id = str(uuid.uuid4())
-    session.release_session_on_close = False
-    client.session = session
-    return session  # type: ignore[no-any-return]
+    client = Client()
+    client.session = compat.connect_session(client)
+    return client.session
 
 
 @contextmanager

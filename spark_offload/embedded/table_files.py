@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from spark_offload.compat import connect_client
 from spark_offload.embedded import sql_text
 from spark_offload.errors import EngineRefused, TableRefused
 from spark_offload.table import PARTITION, SCHEMA, why_none
@@ -33,7 +34,7 @@ def open_files(session: SparkSession, table: str | os.PathLike[str], version: in
         raise EngineRefused(f"the table {table} has features of Delta (reader {reader}) that need --engine spark")
     if not {"gateway", "epoch", "seq"} <= {field.name for field in opened.schema().fields}:
         raise TableRefused(f"the table at {table} is not a history: it has other columns")
-    database = session._client.database  # type: ignore[attr-defined]
+    database = connect_client(session).database
     try:
         database.execute(f"CREATE OR REPLACE VIEW {_VIEW} AS {_rows(database, _files(Path(table), opened))}")
     except duckdb.Error as error:

@@ -17,9 +17,11 @@ from deltalake import DeltaTable, write_deltalake
 from generated_queries import query
 from history_data import frame, history, numbered, readings
 from history_oracles import Oxigraph, Rdflib, canonical
+from pyspark.sql.connect.client.core import SparkConnectClient
 from test_differential import HISTORIES, answer, wrong
 from test_sparql_oracle import CASES, CASES_PREFIXES, PATHS, PREFIXES, QUERIES, ROWS, assert_equal_answers
 
+from spark_offload.embedded.client import Client
 from spark_offload.embedded.history import EmbeddedHistory
 from spark_offload.embedded.interruptible import interruptible
 from spark_offload.embedded.regular_expressions import re2
@@ -39,6 +41,8 @@ SLOW = {
 }
 """Queries that take most of the time, because DuckDB plans large expressions slowly."""
 ALL = "SELECT ?v { ?o <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
+OWN = {"translate", "interrupt", "_queried", "_check", "_source", "_local"}
+"""Methods of the client that PySpark does not call."""
 PATTERNS = [
     *(r"\S", r"\W", r"\D", r"^\S+$", r"\w+\W\w+", r"(\D|b){2}", r"\d+", r"\s", r"[A-Z]\w*", r"\w{2,}", r"\P{Lu}\p{Ll}"),
     *(
@@ -202,6 +206,12 @@ def test_cases_change_and_numbers_are_written_as_in_spark(mixed: EmbeddedHistory
     (row,) = mixed.sparql(text).collect()
     assert tuple(row)[:5] == ('"STRASSE"', '"äi̇x"', '"1.5E7"', '"1.0E-4"', '"2.0"')
     assert row["h"].startswith('"cb00753f45a35e8bb5a03d699ac65007272c32ab0eded163')
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Client) if name not in OWN and not name.startswith("__")])
+def test_the_client_has_the_methods_of_pyspark(name: str) -> None:
+    """A method that PySpark renames would never be called."""
+    assert hasattr(SparkConnectClient, name)
 
 
 def test_an_earlier_version_is_read(table: Path) -> None:
