@@ -58,7 +58,7 @@ def _opened(table: str | os.PathLike[str], version: int | None) -> DeltaTable:
 
     path = Path(table)
     if not path.exists() and _ELSEWHERE.search(os.fspath(table)):
-        raise EngineRefused(f"DuckDB reads only directories of this machine, and {table} is none: use --engine spark")
+        raise EngineRefused(f"DuckDB reads only directories of this machine, not {table}: use --engine spark")
     if not path.is_dir():
         raise TableRefused(why_none(str(path)))
     if "%" in str(path.absolute()):
