@@ -62,7 +62,7 @@ def check(files: tuple[Path, ...]) -> None:
     epilog="""\b
     Exit codes:
       0  mapped, every value is valid
-      1  no mapping matches, a value is not valid, the message has no value, or --set is refused for a value
+      1  no mapping matches, the message has no value, or a value or --set is refused
       2  wrong command line, settings or mapping file
     """
 )
