@@ -29,7 +29,7 @@ FORMATS: Final = ("nquads", "parquet", "triples")
 @click.option("--from", "since", type=Timestamp(), help="From this time on. A date begins at midnight, UTC.")
 @click.option("--to", "before", type=Timestamp(), help="Before this time.")
 @click.option("--gateway", "gateways", multiple=True, metavar="NAME", help="Only this gateway; repeatable.")
-@click.option("--version", type=click.IntRange(0), metavar="N", help="Read this version of the table.")
+@click.option("--version", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Read this version of the table.")
 @with_spark("export")
 def export(
     table: str,

@@ -117,17 +117,7 @@ def query(
     write = partial(_write, kind=kind, form=form)
     if embedded(engine, table, form) and _embedded(opened, asked, write, None if explain else out, engine):
         return
-    answer = asked(History(start(), table, version, live=gateways))
-    if form == "parquet" and not isinstance(answer, (str, bool)):
-        from spark_offload.export import write_parquet
-
-        assert out is not None  # noqa: S101  see _format
-        write_parquet(answer, out)
-    elif isinstance(answer, str):
-        click.echo(answer)
-    else:
-        with output(out) as written:
-            write(answer, written)
+    _finish(asked(History(start(), table, version, live=gateways)), write, form, out)
 
 
 def _format(kind: str, form: str | None, out: str | None) -> str:
@@ -188,6 +178,21 @@ def _embedded(
         return True
     click.echo(f"edge-history: Spark answers: {reason}", err=True)
     return False
+
+
+def _finish(answer: Answer, write: Callable[[bool | DataFrame, IO[bytes]], None], form: str, out: str | None) -> None:
+    """Write Spark's answer."""
+    if isinstance(answer, str):
+        click.echo(answer)
+    elif form == "parquet":
+        from spark_offload.export import write_parquet
+
+        assert out is not None  # noqa: S101  see _format
+        assert not isinstance(answer, bool)  # noqa: S101  see _format
+        write_parquet(answer, out)
+    else:
+        with output(out) as written:
+            write(answer, written)
 
 
 def _write(answer: bool | DataFrame, written: IO[bytes], *, kind: str, form: str) -> None:
