@@ -65,6 +65,11 @@ def _opened(table: str | os.PathLike[str], version: int | None) -> DeltaTable:
         # The library decodes the path twice, and would read another table.
         raise EngineRefused(f"DuckDB cannot read a table whose path contains % ({table}): use --engine spark")
     try:
+        newest = DeltaTable(path.absolute().as_uri())
+        if version is None or version == newest.version():
+            return newest
+        if version > newest.version():  # the library would look for all versions between them
+            raise TableRefused(f"the table {path} has no version {version}: edge-history status shows the newest")
         return DeltaTable(path.absolute().as_uri(), version=version)
     except TableNotFoundError as error:
         if version is not None:
