@@ -80,7 +80,9 @@ class Running:
         return self.process.wait(DEADLINE)
 
     def log(self):
-        return [json.loads(line) for line in self.output.with_suffix(".err").read_text().splitlines()]
+        lines = self.output.with_suffix(".err").read_text().splitlines()
+        # A forked gateway has one file for both outputs, so the greeting may be in it.
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def launch(edge, data_dir, *arguments, **environ):

@@ -107,6 +107,8 @@ def run(commands: Sequence[Sequence[str]], environment: Mapping[str, str], user:
 
     def stop(*_: object) -> None:
         nonlocal stopped
+        if stopped:  # a second signal would kill a process that is ending, and its exit code would be that of a kill
+            return
         stopped = True
         for process in running:
             process.terminate()
