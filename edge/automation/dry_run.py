@@ -18,7 +18,8 @@ from edge.automation.rule import GRAPH, Rule, Solution
 from edge.automation.rule_actions import EngineActions
 from edge.automation.runner import SituationListener
 from edge.automation.settings import AutomationSettings
-from edge.automation.simulation import SimulatedClock, SimulatedRule
+from edge.automation.simulation import SimulatedRule
+from edge.engine.clock import SimulatedClock
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from edge.automation.rule import Rule
@@ -13,31 +13,12 @@ from edge.automation.rule_actions import EngineActions
 from edge.automation.rules import Rules
 from edge.automation.runner import RuleActivity, SituationListener
 from edge.automation.settings import AutomationSettings
+from edge.engine.clock import SimulatedClock
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.protocol.errors import InvalidRequest
 
 _SECOND: Final = 1_000_000
-
-
-@dataclass(slots=True)
-class SimulatedClock:
-    """A clock that its owner moves. `at`: microseconds since 1970."""
-
-    at: int
-    boot: str = "simulation"
-
-    def wall(self) -> int:
-        """Return the simulated time."""
-        return self.at
-
-    def steady(self) -> int:
-        """Return the simulated time, which never goes back."""
-        return self.at
-
-    def trusted(self) -> bool:
-        """Return True: the simulated time is right."""
-        return True
 
 
 class SimulatedRule:

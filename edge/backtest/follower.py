@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from edge.automation.simulation import SimulatedClock
 from edge.backtest.change import Change
 from edge.backtest.unthreaded import UnthreadedEngine
+from edge.engine.clock import SimulatedClock
 from edge.engine.requests import QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.protocol.errors import InvalidRequest
 

@@ -12,7 +12,6 @@ from typing import Final, Self
 import pyoxigraph as ox
 
 from edge.adapters.observations import Observations
-from edge.automation.simulation import SimulatedClock
 from edge.backtest.change import Change
 from edge.backtest.follower import Follower, QueryFollower
 from edge.backtest.past_values import PastValues
@@ -21,6 +20,7 @@ from edge.backtest.rule_follower import RuleFollower
 from edge.backtest.stored_value import StoredValue, arrival
 from edge.backtest.unthreaded import UnthreadedEngine
 from edge.backtest.window_follower import WindowFollower
+from edge.engine.clock import SimulatedClock
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.engine.store.changes import ChangeSet, Statement

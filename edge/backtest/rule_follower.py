@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from edge.automation.rule import Rule, Solution
 from edge.automation.runner import SituationListener
 from edge.automation.settings import AutomationSettings
-from edge.automation.simulation import SimulatedClock, SimulatedRule
+from edge.automation.simulation import SimulatedRule
 from edge.backtest.change import Change, Kind
+from edge.engine.clock import SimulatedClock
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.protocol.results import Term
 

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from edge.automation.simulation import SimulatedClock
 from edge.backtest.change import Change
 from edge.backtest.unthreaded import UnthreadedEngine
+from edge.engine.clock import SimulatedClock
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from edge.bench.experiment import ExperimentError
+from edge.engine.clock import SimulatedClock
 from edge.protocol.series import SeriesRequest
 from edge.recent.recent_history import RecentHistory
 from edge.recent.series import MICROSECONDS, SeriesKey
@@ -50,35 +51,17 @@ SENSORS: Final = (
 )
 
 
-class _Clock:
-    """A clock that the experiment advances."""
-
-    boot = "bench"
-
-    def __init__(self) -> None:
-        self.now = _BEGIN
-
-    def wall(self) -> int:
-        return self.now
-
-    def steady(self) -> int:
-        return self.now
-
-    def trusted(self) -> bool:
-        return True
-
-
 def written(directory: Path, sensors: Sensors, *, small: bool = False) -> float:
     """Return the bytes written for a value, files of some hours included. Raises `ExperimentError`."""
-    clock = _Clock()
+    clock = SimulatedClock(_BEGIN)
     settings = RecentSettings(seal_interval=600.0) if small else RecentSettings()
     history = RecentHistory(directory, settings, clock)
     history.open()
     os.sync()
     before, values = _bytes(), 0
     for seconds, key, value in _values(sensors, _HOURS * 3600 // (10 if small else 1)):
-        while seconds * _SECOND + _BEGIN > clock.now + settings.flush_interval * _SECOND:
-            clock.now += int(settings.flush_interval * _SECOND)
+        while seconds * _SECOND + _BEGIN > clock.at + settings.flush_interval * _SECOND:
+            clock.at += int(settings.flush_interval * _SECOND)
             history.work()
         history.add(key, int(_BEGIN + seconds * _SECOND) // MICROSECONDS, value)
         values += 1

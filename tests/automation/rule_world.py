@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from edge.automation.rule_actions import EngineActions
 from edge.automation.rule_file import read_rule
 from edge.automation.rules import Rules
 from edge.automation.settings import AutomationSettings
+from edge.engine.clock import SimulatedClock
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
@@ -28,23 +28,6 @@ PREFIX time: <http://www.w3.org/2006/time#>
 """
 
 
-@dataclass
-class Clock:
-    """All times are in microseconds."""
-
-    at: int = START
-    boot: str = "first"
-
-    def wall(self) -> int:
-        return self.at
-
-    def steady(self) -> int:
-        return self.at
-
-    def trusted(self) -> bool:
-        return True
-
-
 class RuleWorld:
     """An engine, and the rules that it has. `settle` waits until nothing is left to do."""
 
@@ -53,7 +36,7 @@ class RuleWorld:
         self.wanted = list(rules)
         self.names = {rule.name for rule in rules}
         self.settings = AutomationSettings(**settings)
-        self.clock = Clock()
+        self.clock = SimulatedClock(START)
         self.events: deque[Callable[[], None]] = deque()
         self.begin()
 

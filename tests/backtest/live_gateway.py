@@ -23,6 +23,7 @@ from edge.automation.settings import AutomationSettings
 from edge.backtest.change import Change
 from edge.backtest.stored_value import StoredValue
 from edge.backtest.unthreaded import UnthreadedEngine
+from edge.engine.clock import SimulatedClock
 from edge.engine.requests import QueryRequest, SubscriberNotification
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
@@ -71,24 +72,6 @@ class Message(NamedTuple):
 MAPPER = Mapper([load_pack(MAPPING, "site")])
 
 
-class Clock:
-    """The wall clock of the gateway."""
-
-    boot = "live"
-
-    def __init__(self) -> None:
-        self.at = START
-
-    def wall(self) -> int:
-        return self.at
-
-    def steady(self) -> int:
-        return self.at
-
-    def trusted(self) -> bool:
-        return True
-
-
 class History:
     """The sampling of the gateway; remembers what it stores."""
 
@@ -118,7 +101,7 @@ class LiveGateway:
     """A gateway. Each reading takes the path of a message of MQTT."""
 
     def __init__(self, *, threads: bool = False) -> None:
-        self.clock = Clock()
+        self.clock = SimulatedClock(START)
         self.history = History()
         self.scheduler = open_engine(None, EngineSettings(), clock=self.clock, start=threads)
         self.engine = self.scheduler if threads else UnthreadedEngine(self.scheduler)
