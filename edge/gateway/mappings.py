@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from edge.adapters import actuation
 from edge.adapters.actuation import Actuation
@@ -34,14 +34,8 @@ _ANNOUNCEMENTS: Final = "home-assistant.json"
 """File in the data directory with the announcements of devices."""
 
 
-class DeclaredPorts(actuation.Ports, Protocol):
-    """Serial ports or Modbus devices of mapping files, as the mappings use them."""
-
-    def follow(self, mapper: Mapper) -> None:
-        """Replace the ports by those of a mapper."""
-
-    def faults(self) -> list[dict[str, object]]:
-        """Ports that cannot be used: `file`, `reason`, `previous_version_applies`."""
+Faults = Callable[[], list[dict[str, object]]]
+"""Returns what cannot be used: `file`, `reason`, `previous_version_applies`."""
 
 
 class Mappings:
@@ -52,7 +46,8 @@ class Mappings:
         of_mappings = settings.mappings.model_copy(update={"dir": settings.mappings_dir})
         self._observations = observations
         self._has_messages = settings.mqtt.enabled or settings.coap.enabled
-        self._ports: list[DeclaredPorts] = []
+        self._port_faults: list[Faults] = []
+        self._port_followers: list[Callable[[Mapper], None]] = []
         self._sets_values = settings.actuation.desired_values
         self._desired = DesiredValues()
         self.ingest = Ingest(lambda: self.files.mapper, observations, of_mappings)
@@ -81,11 +76,12 @@ class Mappings:
             own_topics=(f"{settings.mqtt_gate.root}/",) if settings.runs_mqtt_gate else (),
         )
 
-    def serve(self, ports: DeclaredPorts) -> None:
-        """Attach ports: they follow the files, and commands for them go there. Call before `start`."""
-        self._ports.append(ports)
+    def serve(self, ports: actuation.Ports, faults: Faults, follow: Callable[[Mapper], None] = lambda _: None) -> None:
+        """Send commands to ports. `follow` is called with each new state of the files. Call before `start`."""
+        self._port_faults.append(faults)
+        self._port_followers.append(follow)
         self.actuation.send_by(ports)
-        ports.follow(self.files.mapper)
+        follow(self.files.mapper)
 
     def start_actuation(
         self, stack: AsyncExitStack, connection: MqttSettings | None, metrics: Metrics, timeout: float
@@ -135,7 +131,7 @@ class Mappings:
 
     def faults(self) -> list[dict[str, object]]:
         """Mapping files, announcements, actuators, serial ports and Modbus devices that cannot be used."""
-        ports = [fault for each in self._ports for fault in each.faults()]
+        ports = [fault for faults in self._port_faults for fault in faults()]
         announced = [] if self.discovery is None else self.discovery.faults()
         return self.files.faults() + announced + self.actuation.faults() + ports
 
@@ -146,8 +142,8 @@ class Mappings:
         return len(arrivals)
 
     def _changed(self, mapper: Mapper) -> None:
-        for ports in self._ports:
-            ports.follow(mapper)  # before the actuators, whose commands may go to these ports
+        for follow in self._port_followers:
+            follow(mapper)  # before the actuators, whose commands may go to these ports
         desired = [self._desired.follow(mapper)] if self._sets_values else []
         self.actuation.follow([*mapper.actuators, *desired])
         if (

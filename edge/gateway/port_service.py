@@ -99,7 +99,7 @@ class PortService(ABC, Generic[P, A]):
     async def start(self, stack: AsyncExitStack) -> None:
         """Follow the mapping files; `stack` stops it."""
         stack.push_async_callback(asyncio.to_thread, self._end)
-        await asyncio.to_thread(self._mappings.serve, self)
+        await asyncio.to_thread(self._mappings.serve, self, self.faults, self.follow)
 
     def follow(self, mapper: Mapper) -> None:
         """Replace the ports. If two files declare a port with the same name, the first one is used."""

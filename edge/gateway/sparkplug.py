@@ -14,7 +14,6 @@ from edge.gateway.mappings import Mappings
 from edge.gateway.progress import Progress
 from edge.gateway.watchdog import Component
 from edge.mapping.actuators import Command
-from edge.mapping.mapper import Mapper
 from edge.metrics import Metrics
 from edge.sparkplug.adapter import SparkplugAdapter
 
@@ -42,12 +41,9 @@ class Sparkplug:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Connect; `stack` stops it."""
-        await asyncio.to_thread(self._mappings.serve, self)
+        await asyncio.to_thread(self._mappings.serve, self, self.faults)
         await asyncio.to_thread(self.adapter.start)
         stack.push_async_callback(self._stop)
-
-    def follow(self, mapper: Mapper) -> None:
-        """Do nothing: no mapping file declares edge nodes."""
 
     def faults(self) -> list[dict[str, object]]:
         """Parts of births that cannot be used: `file`, `reason`, `previous_version_applies`."""
