@@ -1,10 +1,10 @@
-"""Thread that writes the messages of devices without a broker: serial ports and Modbus devices."""
+"""Thread that writes messages which need no acknowledgement: of serial ports, Modbus devices and Sparkplug nodes."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,13 +20,25 @@ _LONGEST_WAIT: Final = 60.0
 class WriterThread:
     """A bounded queue of messages, and the thread that writes them to the engine."""
 
-    def __init__(self, settings: WriterSettings, ingest: Ingest, queue: MessageQueue, name: str) -> None:
-        """`name`: name of the adapter in log lines."""
+    def __init__(
+        self,
+        settings: WriterSettings,
+        ingest: Ingest,
+        queue: MessageQueue,
+        name: str,
+        work: Callable[[], float] | None = None,
+    ) -> None:
+        """`name`: name of the adapter in log lines. `work`: called on the thread instead of `turn`, which it calls
+        itself; returns the seconds until the next call is necessary.
+        """
         self._queue = queue
         self._stopping = threading.Event()
         self._wake_up = threading.Event()
         """Set when the thread has something to do."""
-        self._writer = ReadingWriter(settings, ingest, queue, name, done=self._finish, wake=self._wake_up.set)
+        self.wake = self._wake_up.set
+        self._writer = ReadingWriter(settings, ingest, queue, name, done=self._finish, wake=self.wake)
+        self.turn = self._writer.turn
+        self._work = work or self.turn
         self._thread = threading.Thread(target=self._run, name=f"edge-{name}-write", daemon=True)
         self.written = 0
         """Messages that were processed."""
@@ -41,6 +53,11 @@ class WriterThread:
         """Messages that wait."""
         return len(self._queue)
 
+    @property
+    def taken(self) -> int:
+        """Messages and batches that have left the queue, and are not submitted yet."""
+        return self._writer.taken
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -49,11 +66,11 @@ class WriterThread:
         """Process waiting messages within `timeout` seconds, and end the thread."""
         deadline = time.monotonic() + timeout
         self._queue.close()
-        self._wake_up.set()
+        self.wake()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
         self._stopping.set()
-        self._wake_up.set()
+        self.wake()
         if self._thread.is_alive():
             self._thread.join(max(0.1, deadline - time.monotonic()))
 
@@ -65,7 +82,7 @@ class WriterThread:
             if not self._queue.offer(MqttMessage(topic, payload, 0, False, 0, now, 0, b"")):
                 break
             taken += 1
-        self._wake_up.set()
+        self.wake()
         return taken
 
     def _finish(self, messages: Sequence[MqttMessage]) -> None:
@@ -75,6 +92,6 @@ class WriterThread:
     def _run(self) -> None:
         while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
             with together():
-                pause = self._writer.turn()
+                pause = self._work()
             self._wake_up.wait(min(pause, _LONGEST_WAIT))
             self._wake_up.clear()

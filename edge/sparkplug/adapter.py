@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -20,8 +19,7 @@ from edge.adapters.ingest import Ingest
 from edge.adapters.messages import MessageQueue, MqttMessage
 from edge.adapters.mqtt_link import MqttLink
 from edge.adapters.settings import ActuationSettings, MqttSettings
-from edge.adapters.writer import ReadingWriter
-from edge.engine.wakeups import together
+from edge.adapters.writer_thread import WriterThread
 from edge.mapping.actuators import Command
 from edge.mapping.pack import MappingPack
 from edge.mapping.settings import MappingLimits
@@ -62,8 +60,12 @@ class SparkplugAdapter:
     """Commands that were sent."""
     failed = 0
     """Commands that could not be encoded, because a rebirth has changed the metric."""
-    written = 0
-    """Documents that were processed."""
+    _since = 0
+    """Time of the will of this connection: milliseconds since 1970."""
+    _state_is_wrong = False
+    """Whether the broker has another state of this host, such as a will that has come late."""
+    _corrected = 0.0
+    """Time of the last correction of that state, in seconds of the monotonic clock."""
 
     def __init__(
         self,
@@ -102,9 +104,7 @@ class SparkplugAdapter:
         self._pack: MappingPack | None = None
         """Mappings to announce."""
         self._filters: list[str] = []
-        self._wake_up = threading.Event()
-        wake = self._wake_up.set
-        self._writer = ReadingWriter(settings, ingest, self._queue, "sparkplug", done=self._finish, wake=wake)
+        self._writer = WriterThread(settings, ingest, self._queue, "sparkplug", self._work)
         self.host = SparkplugHost(
             settings,
             limits,
@@ -114,14 +114,8 @@ class SparkplugAdapter:
         )
         self._commands = MetricCommands(self.host, actuation)
         self._client: Client | None = None
-        self._since = 0
-        """Time of the will of this connection: milliseconds since 1970."""
-        self._state_is_wrong = False
-        """Whether the broker has another state of this host, such as a will that has come late."""
-        self._corrected = 0.0
         self._undeclared = self._unstored = False
         self._declare_at = self._store_at = 0.0
-        self._stopping = threading.Event()
         self._link = MqttLink(
             connection,
             "sparkplug",
@@ -131,23 +125,27 @@ class SparkplugAdapter:
             on_answer=lambda *_: None,
             prepare=self._prepare,
         )
-        self._thread = threading.Thread(target=self._run, name="edge-sparkplug-host", daemon=True)
 
     @property
     def alive(self) -> bool:
         """Whether its threads run."""
-        return self._thread.is_alive() and self._link.alive
+        return self._writer.alive and self._link.alive
 
     @property
     def queued(self) -> int:
         """Messages and documents that wait."""
         return len(self._inbox) + len(self._queue) + self._writer.taken + len(self._later)
 
+    @property
+    def written(self) -> int:
+        """Documents that were processed."""
+        return self._writer.written
+
     def start(self) -> None:
         """Restore the births, and connect. Failures are logged, and the connection is retried."""
         self._restore()
         self._link.start()
-        self._thread.start()
+        self._writer.start()
 
     def stop(self, timeout: float = 3.0) -> None:
         """Publish that the host is offline, disconnect, and process waiting messages within `timeout` seconds."""
@@ -157,11 +155,12 @@ class SparkplugAdapter:
             self._publish_state(client, _milliseconds(), online=False)
         self._link.stop(timeout / 2)
         self._inbox.close()
-        self._queue.close()
-        self._stopping.set()
-        self._wake_up.set()
-        if self._thread.is_alive():
-            self._thread.join(max(0.1, deadline - time.monotonic()))
+        self._writer.stop(max(0.1, deadline - time.monotonic()))
+        if not self._writer.alive:
+            try:
+                self._finish()
+            except Exception:  # noqa: BLE001  a defect must not keep the gateway from stopping
+                _log.exception("sparkplug.fault")
 
     # Commands: the thread of actuation
 
@@ -172,7 +171,7 @@ class SparkplugAdapter:
     def put(self, command: Command, interval: float) -> str:
         """Send a command; its topic then pauses for `interval` seconds. Returns the error; empty: accepted."""
         reason = self._commands.put(command, interval)
-        self._wake_up.set()
+        self._writer.wake()
         return reason
 
     def withdraw(self, actuator: str) -> None:
@@ -210,7 +209,7 @@ class SparkplugAdapter:
         self._client, self.subscribed = client, True
         if self._settings.primary:
             self._publish_state(client, self._since, online=True)
-        self._wake_up.set()
+        self._writer.wake()
 
     def _down(self) -> None:
         self._client, self.subscribed = None, False
@@ -220,7 +219,7 @@ class SparkplugAdapter:
             client.ack(message.mid, message.qos)
         if message.topic == self._state_topic:
             self._state_is_wrong = not _is_online(bytes(message.payload))
-            self._wake_up.set()
+            self._writer.wake()
             return
         self.received += 1
         # Of a payload that is too long, its length is enough for the fault.
@@ -229,23 +228,22 @@ class SparkplugAdapter:
         if not self._inbox.offer(MqttMessage(message.topic, payload, 0, message.retain, 0, now, 0, b"")):
             self.dropped += 1
             self._overflowed = True
-        self._wake_up.set()
+        self._writer.wake()
 
     def _publish_state(self, client: Client, since: int, *, online: bool) -> None:
         client.publish(self._state_topic, _state(since, online=online), qos=1, retain=True)
 
     # The thread of the host
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            pause = _LONGEST_WAIT
-            try:
-                with together():
-                    pause = self._turn()
-            except Exception:  # noqa: BLE001  a defect in one message must not end the thread
-                _log.exception("sparkplug.fault")
-            self._wake_up.wait(min(pause, _LONGEST_WAIT))
-            self._wake_up.clear()
+    def _work(self) -> float:
+        try:
+            return self._turn()
+        except Exception:  # noqa: BLE001  a defect in one message must not end the thread
+            _log.exception("sparkplug.fault")
+            return _LONGEST_WAIT
+
+    def _finish(self) -> None:
+        """Use the births that have arrived at the end, and store them. The thread has ended."""
         self._process()
         self._use_births()
         self._writer.turn()
@@ -352,10 +350,6 @@ class SparkplugAdapter:
 
     def _refuse(self, topic: str, reason: str, payload: bytes, received: datetime) -> None:
         self._ingest.bad_values.add(topic, "sparkplug", reason, payload, received)
-
-    def _finish(self, messages: Sequence[MqttMessage]) -> None:
-        """Count processed documents. Runs on the engine's writer thread too."""
-        self.written += len(messages)
 
     def _send_rebirths(self) -> None:
         client = self._client
