@@ -15,25 +15,20 @@ import click
 from edge.cli import bindings_table
 from edge.cli.bindings_table import columns, printable
 from edge.cli.exit_codes import EXIT_CODES, misused
-from edge.cli.http import send
-from edge.cli.locate import data_dir_option, http_endpoint
+from edge.cli.locate import data_dir_option
 from edge.cli.source import read_payload
 from edge.cli.stream_requests import (
-    JSON,
-    confirm,
-    content,
+    StreamGateway,
     gateway_options,
     json_option,
     members,
     named,
     not_a_gateway,
     path_of,
-    show,
 )
 from edge.command_line import TEXT_OR_FILE
 
-_FORM: Final = {**JSON, "Content-Type": "application/x-www-form-urlencoded"}
-_TEXT: Final = {**JSON, "Content-Type": "text/plain; charset=utf-8"}
+_FORM: Final = "application/x-www-form-urlencoded"
 
 
 @click.group()
@@ -47,27 +42,26 @@ def queries() -> None:
 @queries.command("list", epilog=EXIT_CODES)
 @json_option
 @gateway_options
-def list_(as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def list_(as_json: bool, gateway: StreamGateway) -> None:
     """Show all queries: their state, and the number of their reports.
 
     \b
     edge queries list
     """
-    show(content(send("GET", http_endpoint(url, data_dir, "queries"), None, JSON, timeout)), _as_table, as_json=as_json)
+    gateway.show("queries", _as_table, as_json=as_json)
 
 
 @queries.command("show", epilog=EXIT_CODES)
 @click.argument("name")
 @json_option
 @gateway_options
-def show_(name: str, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def show_(name: str, as_json: bool, gateway: StreamGateway) -> None:
     """Show a query: its text, state and streams.
 
     \b
     edge queries show warm
     """
-    found = content(send("GET", http_endpoint(url, data_dir, path_of("queries", name)), None, JSON, timeout))
-    show(found, _as_lines, as_json=as_json)
+    gateway.show(path_of("queries", name), _as_lines, as_json=as_json)
 
 
 @queries.command(epilog=EXIT_CODES)
@@ -83,9 +77,7 @@ def observers(
     observer: str | None,
     target: bool,
     as_json: bool,
-    url: str | None,
-    data_dir: Path | None,
-    timeout: float,
+    gateway: StreamGateway,
 ) -> None:
     """Show the observers of a query: the reports that each has, and its problem, if any. Or add one, or end one.
 
@@ -99,19 +91,16 @@ def observers(
     edge queries observers warm end 0f5c21a94b6f4cf0a1d3e5b7c9d1e3f5
     """
     if action is None:
-        endpoint = http_endpoint(url, data_dir, path_of("queries", name, "observers"))
-        show(content(send("GET", endpoint, None, JSON, timeout)), _observers, as_json=as_json)
+        gateway.show(path_of("queries", name, "observers"), _observers, as_json=as_json)
         return
     _check_change(name, action, observer, target=target, as_json=as_json)
     if action == "add":
-        field = "target" if target else "callback"
-        endpoint = http_endpoint(url, data_dir, path_of("queries", name))
-        confirm(send("POST", endpoint, urlencode({field: observer}).encode(), _FORM, timeout))
+        form = {"target" if target else "callback": observer}
+        gateway.change("POST", path_of("queries", name), urlencode(form).encode(), _FORM)
     else:
         # Of the URL that `add` prints, the id is the last part.
         id_ = unquote((observer or "").rpartition("/observers/")[2])
-        path = path_of("queries", name, "observers", quote(id_, safe=""))
-        confirm(send("DELETE", http_endpoint(url, data_dir, path), None, JSON, timeout))
+        gateway.change("DELETE", path_of("queries", name, "observers", quote(id_, safe="")))
 
 
 def _check_change(name: str, action: str, observer: str | None, *, target: bool, as_json: bool) -> None:
@@ -129,7 +118,7 @@ def _check_change(name: str, action: str, observer: str | None, *, target: bool,
 @click.argument("name")
 @click.argument("text", type=TEXT_OR_FILE)
 @gateway_options
-def put(name: str, text: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def put(name: str, text: str, gateway: StreamGateway) -> None:
     """Register a query in C-SPARQL or RSP-QL.
 
     NAME must be the name in the text. TEXT is the query itself, @FILE a file that contains it, - standard input.
@@ -138,43 +127,43 @@ def put(name: str, text: str, url: str | None, data_dir: Path | None, timeout: f
     \b
     edge queries put warm @warm.rq
     """
-    confirm(send("PUT", http_endpoint(url, data_dir, path_of("queries", name)), read_payload(text), _TEXT, timeout))
+    gateway.change("PUT", path_of("queries", name), read_payload(text), "text/plain; charset=utf-8")
 
 
 @queries.command(epilog=EXIT_CODES)
 @click.argument("name")
 @gateway_options
-def delete(name: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def delete(name: str, gateway: StreamGateway) -> None:
     """End a query, with its observers and the stream of its results.
 
     \b
     edge queries delete warm
     """
-    confirm(send("DELETE", http_endpoint(url, data_dir, path_of("queries", name)), None, JSON, timeout))
+    gateway.change("DELETE", path_of("queries", name))
 
 
 @queries.command(epilog=EXIT_CODES)
 @click.argument("name")
 @gateway_options
-def pause(name: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def pause(name: str, gateway: StreamGateway) -> None:
     """Pause a query: it makes no reports until `edge queries restart`.
 
     \b
     edge queries pause warm
     """
-    _act("pause", name, url, data_dir, timeout)
+    _act("pause", name, gateway)
 
 
 @queries.command(epilog=EXIT_CODES)
 @click.argument("name")
 @gateway_options
-def restart(name: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def restart(name: str, gateway: StreamGateway) -> None:
     """Let a paused query go on.
 
     \b
     edge queries restart warm
     """
-    _act("restart", name, url, data_dir, timeout)
+    _act("restart", name, gateway)
 
 
 @queries.command(epilog=EXIT_CODES)
@@ -219,9 +208,8 @@ def follow(
         return
 
 
-def _act(action: str, name: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
-    endpoint = http_endpoint(url, data_dir, path_of("queries", name))
-    confirm(send("POST", endpoint, urlencode({"action": action}).encode(), _FORM, timeout))
+def _act(action: str, name: str, gateway: StreamGateway) -> None:
+    gateway.change("POST", path_of("queries", name), urlencode({"action": action}).encode(), _FORM)
 
 
 def _as_table(found: list[dict[str, Any]]) -> list[str]:

@@ -2,29 +2,67 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import click
 
 from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import misused, refused
-from edge.cli.http import Answer
-from edge.cli.locate import data_dir_option, timeout_option, url_option
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-JSON: Final = {"Accept": "application/json"}
+from edge.cli.http import send
+from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 
 
-def gateway_options(command: _Command) -> _Command:
-    """Add the options for the address of the gateway, and for the timeout."""
-    return url_option(data_dir_option(timeout_option(command)))
+@dataclass(frozen=True)
+class StreamGateway:
+    """The gateway of a command. `timeout`: seconds for an answer. Paths are those of `path_of`."""
+
+    url: str | None
+    data_dir: Path | None
+    timeout: float
+
+    def show(self, path: str, as_lines: Callable[[Any], list[str]], *, as_json: bool) -> None:
+        """Print what the gateway has at a path. Raises `Failure`, also if `as_lines` finds no answer of a gateway."""
+        found = self._answer("GET", path)
+        try:
+            lines = [json.dumps(found)] if as_json else as_lines(found)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise not_a_gateway() from None
+        click.echo("\n".join(lines))
+
+    def change(self, method: str, path: str, body: bytes | None = None, media_type: str = "") -> None:
+        """Send a change, and print its confirmation. `media_type`: that of the body. Raises `Failure`."""
+        found = self._answer(method, path, body, media_type)
+        if not isinstance(found, str):
+            raise not_a_gateway()
+        click.echo(printable(found))
+
+    def _answer(self, method: str, path: str, body: bytes | None = None, media_type: str = "") -> Any:  # noqa: ANN401
+        """Return the JSON of the answer."""
+        headers = {"Accept": "application/json"} | ({"Content-Type": media_type} if media_type else {})
+        answer = send(method, http_endpoint(self.url, self.data_dir, path), body, headers, self.timeout)
+        try:
+            return json.loads(answer.body)
+        except ValueError:
+            raise not_a_gateway() from None
 
 
-def json_option(command: _Command) -> _Command:
+def gateway_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the address of the gateway, and for the timeout. The command gets a `StreamGateway`."""
+
+    @functools.wraps(command)
+    def run(*, url: str | None, data_dir: Path | None, timeout: float, **others: Any) -> None:  # noqa: ANN401
+        command(gateway=StreamGateway(url, data_dir, timeout), **others)
+
+    return url_option(data_dir_option(timeout_option(run)))
+
+
+def json_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add the option for JSON."""
     return click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")(command)
 
@@ -42,31 +80,6 @@ def named(collection: str, name: str) -> str:
     if not name:
         raise misused(f"the name is empty; `edge {collection} list` shows the names")
     return name
-
-
-def content(answer: Answer) -> Any:  # noqa: ANN401 - JSON
-    """Return the JSON of an answer. Raises `Failure`."""
-    try:
-        return json.loads(answer.body)
-    except ValueError:
-        raise not_a_gateway() from None
-
-
-def confirm(answer: Answer) -> None:
-    """Print the text with which the gateway confirms a change."""
-    found = content(answer)
-    if not isinstance(found, str):
-        raise not_a_gateway()
-    click.echo(printable(found))
-
-
-def show(found: object, as_table: Callable[[Any], list[str]], *, as_json: bool) -> None:
-    """Print an answer. Raises `Failure` if `as_table` finds that it is not that of a gateway."""
-    try:
-        lines = [json.dumps(found)] if as_json else as_table(found)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        raise not_a_gateway() from None
-    click.echo("\n".join(lines))
 
 
 def members(found: dict[str, Any], *left_out: str) -> list[str]:

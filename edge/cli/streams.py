@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -10,10 +9,8 @@ import click
 
 from edge.cli.bindings_table import columns, printable
 from edge.cli.exit_codes import EXIT_CODES
-from edge.cli.http import send
-from edge.cli.locate import http_endpoint
 from edge.cli.source import read_payload
-from edge.cli.stream_requests import JSON, confirm, content, gateway_options, json_option, members, path_of, show
+from edge.cli.stream_requests import StreamGateway, gateway_options, json_option, members, path_of
 from edge.command_line import TEXT_OR_FILE
 
 _TYPES: Final = {
@@ -36,48 +33,46 @@ def streams() -> None:
 @streams.command("list", epilog=EXIT_CODES)
 @json_option
 @gateway_options
-def list_(as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def list_(as_json: bool, gateway: StreamGateway) -> None:
     """Show all streams.
 
     \b
     edge streams list
     """
-    show(content(send("GET", http_endpoint(url, data_dir, "streams"), None, JSON, timeout)), _as_table, as_json=as_json)
+    gateway.show("streams", _as_table, as_json=as_json)
 
 
 @streams.command("show", epilog=EXIT_CODES)
 @click.argument("stream")
 @json_option
 @gateway_options
-def show_(stream: str, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def show_(stream: str, as_json: bool, gateway: StreamGateway) -> None:
     """Show a stream: its elements, late elements, and the query whose results it has.
 
     \b
     edge streams show rooms
     """
-    endpoint = http_endpoint(url, data_dir, path_of("streams", stream))
-    show(content(send("GET", endpoint, None, JSON, timeout)), members, as_json=as_json)
+    gateway.show(path_of("streams", stream), members, as_json=as_json)
 
 
 @streams.command(epilog=EXIT_CODES)
 @click.argument("stream")
 @json_option
 @gateway_options
-def late(stream: str, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def late(stream: str, as_json: bool, gateway: StreamGateway) -> None:
     """Show the newest elements that came later than the lateness of the stream: earlier reports lack them.
 
     \b
     edge streams late rooms
     """
-    endpoint = http_endpoint(url, data_dir, path_of("streams", stream)) + "?elements=late"
-    show(content(send("GET", endpoint, None, JSON, timeout)), _late, as_json=as_json)
+    gateway.show(path_of("streams", stream) + "?elements=late", _late, as_json=as_json)
 
 
 @streams.command(epilog=EXIT_CODES)
 @click.argument("stream")
 @click.option("--lateness", metavar="DURATION", help="How late an element may be, such as PT10S; it corrects reports.")
 @gateway_options
-def put(stream: str, lateness: str | None, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def put(stream: str, lateness: str | None, gateway: StreamGateway) -> None:
     """Register a stream, or change its lateness.
 
     \b
@@ -85,19 +80,19 @@ def put(stream: str, lateness: str | None, url: str | None, data_dir: Path | Non
     edge streams put rooms --lateness PT10S
     """
     parameters = "" if lateness is None else "?" + urlencode({"lateness": lateness})
-    confirm(send("PUT", http_endpoint(url, data_dir, path_of("streams", stream)) + parameters, b"", JSON, timeout))
+    gateway.change("PUT", path_of("streams", stream) + parameters, b"")
 
 
 @streams.command(epilog=EXIT_CODES)
 @click.argument("stream")
 @gateway_options
-def delete(stream: str, url: str | None, data_dir: Path | None, timeout: float) -> None:
+def delete(stream: str, gateway: StreamGateway) -> None:
     """End a stream that no query uses.
 
     \b
     edge streams delete rooms
     """
-    confirm(send("DELETE", http_endpoint(url, data_dir, path_of("streams", stream)), None, JSON, timeout))
+    gateway.change("DELETE", path_of("streams", stream))
 
 
 @streams.command(epilog=EXIT_CODES)
@@ -108,9 +103,7 @@ def delete(stream: str, url: str | None, data_dir: Path | None, timeout: float) 
 )
 @click.option("--timestamp", metavar="TIME", help="Time of the element, such as 2030-01-31T12:00:00Z.")
 @gateway_options
-def add(
-    stream: str, graph: str, form: str, timestamp: str | None, url: str | None, data_dir: Path | None, timeout: float
-) -> None:
+def add(stream: str, graph: str, form: str, timestamp: str | None, gateway: StreamGateway) -> None:
     """Add an element: a graph. GRAPH is the RDF itself, @FILE a file that contains it, - standard input.
 
     Without --timestamp, the element has the time of its arrival.
@@ -120,8 +113,7 @@ def add(
     edge streams add rooms @element.jsonld --format jsonld
     """
     parameters = "" if timestamp is None else "?" + urlencode({"timestamp": timestamp})
-    endpoint = http_endpoint(url, data_dir, path_of("streams", stream)) + parameters
-    confirm(send("POST", endpoint, read_payload(graph), {**JSON, "Content-Type": _TYPES[form]}, timeout))
+    gateway.change("POST", path_of("streams", stream) + parameters, read_payload(graph), _TYPES[form])
 
 
 def _late(found: list[dict[str, Any]]) -> list[str]:
