@@ -7,8 +7,9 @@ import schemathesis
 from edge import __version__
 from edge.engine.queries.oxigraph_queries import EvaluationFailed
 from edge.gates.guard import OPEN_GUARD
-from edge.gates.http.app import Routes, Views
+from edge.gates.http.app import Routes
 from edge.gates.http.page import FILES
+from edge.gates.http.views import Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.gates.http.app import Views
+from edge.gates.http.views import Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate

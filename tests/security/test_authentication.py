@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edge.gates.http.app import Routes, Views
+from edge.gates.http.app import Routes
 from edge.gates.http.page import FILES
+from edge.gates.http.views import Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics

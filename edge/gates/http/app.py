@@ -7,10 +7,9 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Protocol
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -27,30 +26,31 @@ from edge.gates.guard import Guard, TokenIssuer, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import EVENT_STREAM, GRAPH_STORE, INBOX, PRIMITIVE, Boundary, error_response
-from edge.gates.http.clients import ClientManagement, ClientResources
+from edge.gates.http.clients import ClientResources
 from edge.gates.http.description import openapi
-from edge.gates.http.documents import DocumentResources, Documents
+from edge.gates.http.documents import DocumentResources
 from edge.gates.http.engine_future import not_ready, result, shielded
 from edge.gates.http.engine_resource import read_cost, read_processing, shown, subscriptions
-from edge.gates.http.event_stream import EventStream, EventStreamResource
+from edge.gates.http.event_stream import EventStreamResource
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.graph_store import GraphStore
 from edge.gates.http.inbox import Inboxes
 from edge.gates.http.knowledge import read_knowledge
 from edge.gates.http.line_breaks import accept_line_breaks
-from edge.gates.http.maintenance import Maintenance, MaintenanceResources
-from edge.gates.http.mappings import MappingDocuments, MappingResources
+from edge.gates.http.maintenance import MaintenanceResources
+from edge.gates.http.mappings import MappingResources
 from edge.gates.http.page import FILES, page_response
-from edge.gates.http.profiles import ReadProfile, read_profile_request
+from edge.gates.http.profiles import read_profile_request
 from edge.gates.http.queries import QUERIES
-from edge.gates.http.rules import RuleDocuments, RuleResources
+from edge.gates.http.rules import RuleResources
 from edge.gates.http.series import CSV, listed_as_csv, listed_as_json, read_format, read_series, to_csv, to_json
 from edge.gates.http.service_description import GRAPHS, HTML, description, wanted
 from edge.gates.http.sparql import Operation, Primitive, read_operation
-from edge.gates.http.streams import StreamResources, Streams
-from edge.gates.http.system_updates import SystemUpdateResources, SystemUpdates
+from edge.gates.http.streams import StreamResources
+from edge.gates.http.system_updates import SystemUpdateResources
 from edge.gates.http.things import SEARCH, SEARCH_FORMATS, WELL_KNOWN, ThingResources
 from edge.gates.http.timers import read_client, read_listing
+from edge.gates.http.views import Views
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
 from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings
 from edge.metrics import Metrics
@@ -67,7 +67,7 @@ from edge.protocol.errors import (
     RequestTimeout,
     ResultTooLarge,
 )
-from edge.protocol.series import MOST_OBSERVATIONS, SeriesExtent, SeriesRequest, SeriesResult
+from edge.protocol.series import MOST_OBSERVATIONS
 
 _log = logging.getLogger(__name__)
 
@@ -83,72 +83,6 @@ _PLACE = re.compile(r"\{(\w+)(?::path)?\}")
 
 _SERIES_AT_ONCE = 2
 """Requests for recent values that are read at the same time. Others wait, so that updates get the processor."""
-
-
-async def _nothing_shipped() -> object:
-    return {}
-
-
-class RecentValues(EventStream, Protocol):
-    """The recent values of observations. Its methods may take long, and any thread may call them."""
-
-    def series(self, request: SeriesRequest, access: Access, timeout: float) -> Sequence[SeriesResult]:
-        """Return the requested series that the client may read, within `timeout` seconds. Raises `EdgeError`."""
-
-    def available(self, access: Access, timeout: float) -> Sequence[SeriesExtent]:
-        """Return all series that the client may read, within `timeout` seconds. Raises `EdgeError`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Views:
-    """Data of the rest of the gateway that the HTTP gate serves. The functions are called for each request; they must
-    be fast.
-    """
-
-    ready: Callable[[], bool] = lambda: True
-    """Whether the engine accepts requests."""
-    fault: Callable[[], str] = str
-    """Problems of a gateway that accepts requests; empty without problems."""
-    health: Callable[[], Mapping[str, object]] = dict
-    """Members of the response of `/health` in addition to `status`, for administrators."""
-    open_health: Callable[[], Mapping[str, object]] = dict
-    """The same members for other clients."""
-    enrolment: Callable[[str, str], Mapping[str, str]] | None = None
-    """State of the operator's enrolment code, for unauthenticated clients, by the addresses of both ends."""
-    endpoints: Callable[[], Mapping[str, str]] = dict
-    """URLs by name, as in endpoints.json: `http`, `ws`, `mqtt`."""
-    unmapped: Callable[[], object] = list
-    """Topics without a matching mapping, as JSON."""
-    unmapped_topic: Callable[[str], object | None] = lambda _: None
-    """One of them with its last payload; None if it has a mapping, or had no message."""
-    maintenance: Maintenance | None = None
-    """Log, settings and administration commands; None if the gate runs alone."""
-    system_updates: SystemUpdates | None = None
-    """Updates of an image's system; None if the gate runs alone."""
-    profiles: ReadProfile | None = None
-    """Reader of the profiles of applications; None if the gate runs alone."""
-    queries: Callable[[], Documents | None] = lambda: None
-    """The continuous queries; None while the gateway starts."""
-    clients: Callable[[], ClientManagement | None] = lambda: None
-    """The clients; None without security."""
-    mappings: Callable[[], MappingDocuments | None] = lambda: None
-    """The mapping files; None while the gateway starts."""
-    settable: Callable[[Sequence[str]], Mapping[str, Mapping[str, object]]] = lambda _: {}
-    """How the values of observations can be set at their devices, by IRI."""
-    rules: Callable[[], RuleDocuments | None] = lambda: None
-    """The rules; None while the gateway starts."""
-    bad_values: Callable[[], object] = list
-    """Values that could not be parsed, with the reason, as JSON."""
-    outbox: Callable[[], object] = dict
-    """State of the outbox, as JSON."""
-    recent: RecentValues | None = None
-    """The recent values; None if the gateway keeps none."""
-    streams: Callable[[], Streams | None] = lambda: None
-    """The RDF streams; None without them."""
-    features: Sequence[str] = ()
-    """Features of the endpoint, by their names in the vocabulary of service descriptions."""
-    ship: Callable[[], Awaitable[object]] = _nothing_shipped
-    """Ship the outbox now. Returns the result as JSON. May take long. Raises `EdgeError`."""
 
 
 class Routes:

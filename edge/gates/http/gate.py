@@ -12,8 +12,9 @@ import uvicorn
 from edge.compat.uvicorn import EmbeddedServer
 from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import OPEN_GUARD, Guard, TokenIssuer
-from edge.gates.http.app import Routes, Views
+from edge.gates.http.app import Routes
 from edge.gates.http.limits import limited_protocol
+from edge.gates.http.views import Views
 from edge.gates.origins import ANY
 from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import QUERY_TIMEOUT, HttpGateSettings, LimitSettings
