@@ -12,6 +12,7 @@ from typing import Final
 
 from edge.adapters.settings import MqttSettings
 from edge.announce import facts
+from edge.announce.client_rights import ClientRights
 from edge.announce.commands import Commands
 from edge.announce.entities import EntityMaker
 from edge.announce.following import Engine, Following
@@ -25,7 +26,6 @@ from edge.announce.work_faults import WorkFaults
 from edge.engine.requests import QueryRequest, SubscriberNotification
 from edge.observed_values import Settable
 from edge.protocol.access import DEFAULT_GRAPH, Access
-from edge.protocol.errors import EdgeError
 from edge.query_files import read_queries
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,17 @@ _TURN: Final = 200
 
 class Announcer:
     """The announcements of one gateway. One thread owns the state; events of other threads are queued for it."""
+
+    _fault = ""
+    """Why observations are not known; empty: no problem."""
+    _is_synced = False
+    """Whether all retained messages of the broker are known."""
+    _ready_at: float | None = None
+    """Time from which on entities are announced; None: not before the messages of the broker are known."""
+    _look_at = 0.0
+    """Time of the next check of the rights, the mappings and the query files."""
+    _settle_at: float | None = None
+    """Time of the next announcements; None: nothing has changed."""
 
     def __init__(
         self,
@@ -71,7 +82,6 @@ class Announcer:
         self._place = place
         self._own = tuple(each for where in (place, *former) for each in where.own)
         self._on = on
-        self._access = access
         self._mapper = mapper
         self._directory = queries_dir
         self._cleared = cleared
@@ -97,29 +107,18 @@ class Announcer:
             settings, place, EntityMaker(place), self._outgoing, self._commands, self._queries, self._foreign, settable
         )
         self._facts: Following | None = None
-        self._rights: Access | None = None
-        self._are_rights_known = False
-        """Whether the rights could be read once. Before, nothing is announced, and nothing is removed."""
-        self._unreadable = ""
-        """Why the rights cannot be read at present; empty: they can."""
+        self._rights = ClientRights(access)
         self._work_faults = WorkFaults()
         self._known_mapper: object = None
         self._known_facts = not on
         """Whether the observations of the graph are known: before, nothing that is retained can be outdated."""
         self._found: dict[str, None] = {}
         """Own retained topics that the broker has, and that were not announced in this run."""
-        self._is_synced = False
-        self._ready_at: float | None = None
-        """Time from which on entities are announced; None: not before the messages of the broker are known."""
-        self._look_at = 0.0
-        self._settle_at: float | None = None
-        self._fault = ""
-        """Why observations are not known; empty: no problem."""
 
     @property
     def fault(self) -> str:
         """Why nothing is announced, or not everything; empty: no problem."""
-        return self._unreadable or self._fault or self._work_faults.fault or self._outgoing.fault
+        return self._rights.unreadable or self._fault or self._work_faults.fault or self._outgoing.fault
 
     @property
     def alive(self) -> bool:
@@ -249,23 +248,12 @@ class Announcer:
 
     def _look(self) -> None:
         """Follow changes of the rights, the mappings, and the query files."""
-        try:
-            rights = self._access()
-        except EdgeError as error:
-            reason = f"the rights of the client cannot be read: {error.description}"
-            if reason != self._unreadable:
-                _log.error("announce.rights_unreadable", extra={"reason": reason})
-            self._unreadable = reason
-            if not self._are_rights_known:
-                return
-            rights = self._rights
-        else:
-            self._unreadable = ""
-        if rights is not None and "subscribe" not in rights.actions:
-            rights = None
-        if rights != self._rights or not self._are_rights_known:
-            self._are_rights_known = True
-            self._follow(rights)
+        self._rights.look()
+        if self._rights.changed:
+            self._follow(self._rights.present)
+            self._rights.changed = False
+        if not self._rights.known:
+            return
         mapper = self._mapper()
         if mapper is not self._known_mapper:
             self._known_mapper = mapper
@@ -273,12 +261,12 @@ class Announcer:
             self._changed()
         found = read_queries(self._directory)
         if self._directory not in found.faults:
-            self._queries.follow(found.queries, rights)
+            self._queries.follow(found.queries, self._rights.present)
 
     def _follow(self, rights: Access | None) -> None:
         if self._facts is not None:
             self._facts.close()
-        self._rights, self._facts, self._fault = rights, None, ""
+        self._facts, self._fault = None, ""
         sets = rights is not None and "update" in rights.actions
         sets = sets and rights is not None and (rights.write is None or DEFAULT_GRAPH in rights.write)
         self._commands.access = rights if sets and self._settings.commands else None
