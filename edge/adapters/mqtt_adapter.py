@@ -52,6 +52,21 @@ class MqttAdapter:
     of QoS 0; pings continue. Reconnects forever.
     """
 
+    connected = False
+    """Whether the broker is connected."""
+    subscribed = False
+    """Whether the broker has accepted all filters of `mqtt.topics`."""
+    received = 0
+    """Received messages."""
+    dropped = 0
+    """Messages of QoS 0 that found the queue full."""
+    duplicates = 0
+    """Repeated messages that were processed before."""
+    written = 0
+    """Processed messages."""
+    acknowledged = 0
+    """Messages of QoS 1 and 2 that were acknowledged."""
+
     def __init__(
         self,
         settings: MqttSettings,
@@ -109,19 +124,6 @@ class MqttAdapter:
         self._writer = ReadingWriter(settings, ingest, self._queue, "mqtt", done=self._finish, wake=self._loop.wake)
         self._drained = threading.Event()
         """Set when the queue is closed and all its messages are processed."""
-        self.connected = False
-        """Whether the broker is connected."""
-        self.subscribed = False
-        """Whether the broker has accepted all filters of `mqtt.topics`."""
-        self.received = 0
-        """Received messages."""
-        self.dropped = 0
-        """Messages of QoS 0 that found the queue full."""
-        self.duplicates = 0
-        """Repeated messages that were processed before."""
-        self.written = 0
-        """Processed messages."""
-        self.acknowledged = 0
 
     @property
     def alive(self) -> bool:

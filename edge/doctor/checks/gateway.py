@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from edge.doctor.context import DoctorContext, Unasked
 from edge.doctor.finding import Finding, ok, unknown
@@ -54,6 +54,11 @@ def check(around: DoctorContext) -> Iterator[Finding]:
             "solve the reported problem; the gateway then continues by itself",
         )
         return
+    yield from _state(health, around.process)
+
+
+def _state(health: Mapping[str, Any], process: int) -> Iterator[Finding]:
+    """Report the problems that `/health` of a working gateway lists."""
     still = [f"{part}: {state}" for part, state in (health.get("parts") or {}).items() if state != _MAKES_PROGRESS]
     for fault in still:
         yield Finding(
@@ -67,9 +72,7 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     yield from _faults("rule", health.get("rule_faults"), check.replace("mapping check", "rules test"))
     yield from _faults("continuous query", health.get("query_faults"), "correct its file, or publish the query again")
     if not still:
-        yield ok(
-            f"version {health.get('version')} runs (process {around.process}), and all its components make progress"
-        )
+        yield ok(f"version {health.get('version')} runs (process {process}), and all its components make progress")
     # `/health` has this member only for clients that may see the state of the gateway.
     if "uptime_seconds" not in health:
         yield unknown(
