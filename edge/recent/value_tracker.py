@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 import pyoxigraph as ox
 
 from edge.engine.store.changes import ChangeSet, Statement
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.store.triple_index import TripleIndex
 from edge.protocol.results import Term
 from edge.recent.buffer import SampleBuffer
 from edge.recent.series import LONGEST_TEXT, MICROSECONDS, TICKS, SeriesKey, kind_of, number_of

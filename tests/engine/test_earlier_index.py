@@ -12,7 +12,8 @@ from test_renewal import Simulation, _large
 from test_staged_changes import COUNT, data
 
 from edge.engine.store.earlier_index import EarlierIndex
-from edge.engine.store.graph import LiveGraph, TripleIndex, leaf_of, members
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.triple_index import TripleIndex, leaf_of, members
 
 GRAPH = 3
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.engine.store import graph, index_merge
-from edge.engine.store.graph import TripleIndex, TripleMerge
+from edge.engine.store import index_merge, triple_index
+from edge.engine.store.triple_index import TripleIndex, TripleMerge
 
 IDS = st.integers(1, 4)
 TRIPLES = st.tuples(IDS, IDS, IDS)
@@ -182,7 +182,7 @@ def test_no_piece_of_a_merge_is_longer_if_the_other_index_is_larger():
     most = max(iter(lambda: _lines(lambda: next(pieces, None)), 1))
     assert most < 10 * index_merge._PIECE
     assert _lines(merge.apply) < 10 * index_merge._PIECE
-    assert max(iter(lambda: _lines(lambda: next(moves, None)), 1)) < 10 * graph._MOVED
+    assert max(iter(lambda: _lines(lambda: next(moves, None)), 1)) < 10 * triple_index._MOVED
     assert into.size == 5_002
     assert set(into.match(None, 1, 4_000)) == {(4_000, 1, 4_000)}
 
@@ -201,7 +201,7 @@ def test_an_index_is_exact_while_the_parts_of_a_merge_are_moved(there, others, c
     merge = TripleMerge(index, _index(others - there))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_merge, "_PIECE", 0)
-        patch.setattr(graph, "_MOVED", 1)
+        patch.setattr(triple_index, "_MOVED", 1)
         merge.apply()
         assert index.pending is not None or others <= there
         pieces = index.settle()

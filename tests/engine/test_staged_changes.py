@@ -19,8 +19,8 @@ from edge.engine.requests import Precondition, QueryRequest, Solutions, Subscrib
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
-from edge.engine.store import graph, index_merge
-from edge.engine.store.graph import members
+from edge.engine.store import index_merge, triple_index
+from edge.engine.store.triple_index import members
 from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import (
@@ -213,7 +213,7 @@ def test_equal_large_changes_of_two_clients_are_made_once(turns, monkeypatch):
 def test_a_change_is_merged_exactly_while_another_one_is_being_moved(turns, monkeypatch):
     """Another large change is applied during the merge, and leaves old triples outside of the index."""
     monkeypatch.setattr(index_merge, "_PIECE", 20)
-    monkeypatch.setattr(graph, "_MOVED", 2)
+    monkeypatch.setattr(triple_index, "_MOVED", 2)
 
     def triples(name: str, predicate: str, values: Iterable[int]) -> str:
         return "".join(f"<a:{name}-with-a-long-name-{value}> <{predicate}> {value} . " for value in values)
@@ -241,7 +241,7 @@ def test_a_change_is_merged_exactly_while_another_one_is_being_moved(turns, monk
 def test_a_small_update_does_not_wait_until_a_large_change_is_moved(turns, monkeypatch):
     """Another large change waits. Its merge is made again, so the small update has nothing to take out of it."""
     monkeypatch.setattr(index_merge, "_PIECE", 5)
-    monkeypatch.setattr(graph, "_MOVED", 2)
+    monkeypatch.setattr(triple_index, "_MOVED", 2)
     world = turns()
     world.send(data(*range(COUNT), predicate="a:old"))
     world.finish()
@@ -266,7 +266,7 @@ def test_a_comparison_that_is_repeated_is_freed_in_pieces(turns, monkeypatch):
     """Freed at once, the indexes of 80,000 triples would make all clients wait for 40 ms, and the triples that another
     change has in common with them for 20 ms.
     """
-    monkeypatch.setattr(graph, "_MOVED", 500)
+    monkeypatch.setattr(triple_index, "_MOVED", 500)
     world = turns()
     large = world.stage(LARGE)
     (staged,) = [attempt.staged for attempt in world.engine._staged]
@@ -694,7 +694,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         "updates.update_processor.FIRST_QUADS": [2, 20, 2_000],
         "store.deferred_changes.LARGE": [2, 20],
         "store.index_merge._PIECE": [1, 5, 250],
-        "store.graph._MOVED": [1, 20, 2_000],
+        "store.triple_index._MOVED": [1, 20, 2_000],
     }.items():
         monkeypatch.setattr(f"edge.engine.{limit}", random_.choice(values))
     world = turns(tmp_path)

@@ -27,7 +27,7 @@ def small_pieces() -> Iterator[None]:
         "updates.staged_change._MOST_STALE": 4,
         "engine.STAGED_FROM": 20,
         "store.index_merge._PIECE": 4,
-        "store.graph._MOVED": 8,
+        "store.triple_index._MOVED": 8,
     }
     with contextlib.ExitStack() as stack:
         for name, value in limits.items():

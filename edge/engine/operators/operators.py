@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from edge.engine.operators.layout import Frame, Places
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.store.triple_index import TripleIndex
 
 Condition = Callable[[Frame], bool]
 Value = Callable[[Frame], "int | None"]

@@ -17,8 +17,9 @@ from edge.engine.operators.variables import Names, certain, nodes, own_expressio
 from edge.engine.queries.text_cost import Texts
 from edge.engine.requests import Dataset
 from edge.engine.sparql.parser import parse_query
-from edge.engine.store.graph import DEFAULT_GRAPH, SOME, LiveGraph, TripleIndex
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.terms import canonical
+from edge.engine.store.triple_index import SOME, TripleIndex
 from edge.protocol.errors import ParsingFailed
 from edge.sparql.algebra import (
     Alternative,

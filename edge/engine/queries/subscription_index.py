@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from operator import contains, itemgetter
 from typing import Generic, TypeVar
 
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.store.triple_index import Quad
 from edge.protocol.results import Term
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from edge.engine.store.graph import Quad, TripleIndex, leaf_of, members
 from edge.engine.store.index_merge import Leaf
+from edge.engine.store.triple_index import Quad, TripleIndex, leaf_of, members
 
 _LARGE: Final = 64
 """Members from which a computed leaf is cached: the same evaluation often needs it again."""

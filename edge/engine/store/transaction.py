@@ -10,7 +10,8 @@ from typing import Final, NoReturn
 
 from edge.engine.store.changes import ChangeSet, Statement
 from edge.engine.store.earlier_index import EarlierIndex
-from edge.engine.store.graph import LiveGraph, Quad, TripleIndex
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.triple_index import Quad, TripleIndex
 from edge.protocol.errors import Forbidden, ResultTooLarge, UpdateFailed
 
 _GRAPH: Final = itemgetter(3)

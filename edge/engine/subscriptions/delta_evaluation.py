@@ -16,8 +16,8 @@ from edge.engine.operators.layout import Frame
 from edge.engine.operators.plan import OptionalRightSide, Trigger
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
-from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
+from edge.engine.store.triple_index import Quad
 from edge.engine.subscriptions.broad_changes import BROAD
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.plan_group import (

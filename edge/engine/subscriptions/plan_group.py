@@ -19,9 +19,10 @@ from edge.engine.operators.stages import Row, Weights, release, retain, row_byte
 from edge.engine.queries.incremental_plan import QueryPlan
 from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.queries.subscription_index import Key
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import Dictionary
+from edge.engine.store.triple_index import Quad
 from edge.engine.subscriptions.broad_changes import BroadChanges
 from edge.protocol.bag import Bag
 

@@ -15,8 +15,8 @@ from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT
 from edge.engine.queries.query_plans import QueryPlans, Singular
 from edge.engine.queries.subscription_index import Ids
 from edge.engine.requests import ActiveSubscription
-from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
+from edge.engine.store.triple_index import Quad
 from edge.engine.subscriptions import demotion
 from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.delivery import NotificationDelivery

@@ -19,8 +19,9 @@ from typing import Final
 
 from edge.engine.journal.codec import EncodedQuads
 from edge.engine.store.changes import ChangeSet, Statement
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad, TripleIndex, TripleMerge
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.transaction import Transaction
+from edge.engine.store.triple_index import Quad, TripleIndex, TripleMerge
 from edge.engine.updates.update_plan import Data, Manage, Quads, Transfer
 from edge.engine.updates.whole_graphs import WholeGraphs
 from edge.protocol.errors import UpdateConflict

@@ -19,8 +19,9 @@ from edge.engine.operators.layout import Frame, Places
 from edge.engine.operators.lookups import Lookups
 from edge.engine.operators.operators import Operator
 from edge.engine.requests import Dataset
-from edge.engine.store.graph import DEFAULT_GRAPH, Quad
+from edge.engine.store.graph import DEFAULT_GRAPH
 from edge.engine.store.terms import Dictionary
+from edge.engine.store.triple_index import Quad
 from edge.engine.updates.straight_line import StraightLine
 from edge.protocol.results import Term
 

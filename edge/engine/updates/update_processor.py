@@ -22,9 +22,10 @@ from edge.engine.requests import STORE_DATASET, UpdateRequest
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, PlanCache
 from edge.engine.store.changes import NO_CHANGE, Statement
 from edge.engine.store.forked_mirror import ForkedMirror
-from edge.engine.store.graph import DEFAULT_GRAPH, Quad
+from edge.engine.store.graph import DEFAULT_GRAPH
 from edge.engine.store.terms import POSITIONS, describe_problem
 from edge.engine.store.transaction import Deposit, Transaction
+from edge.engine.store.triple_index import Quad
 from edge.engine.updates import forced_bindings
 from edge.engine.updates.loaded_documents import Loader, fetch
 from edge.engine.updates.modify_compiler import Given

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.transaction import Transaction
+from edge.engine.store.triple_index import Quad
 from edge.engine.updates.update_plan import Manage, Target, Transfer
 from edge.protocol.errors import ResultTooLarge, UpdateFailed
 
