@@ -7,9 +7,8 @@ sends the notifications or undoes the updates.
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,18 +16,16 @@ import pyoxigraph as ox
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.graph_quota import GraphQuota
-from edge.engine.journal.codec import EncodedQuads
+from edge.engine.executed import Executed
 from edge.engine.journal.ledger import Ledger
-from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
+from edge.engine.performance import PerformanceModel, clock
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.forked_evaluation import Child, ForkedEvaluator
-from edge.engine.queries.oxigraph_queries import COUNTED_LIMIT, WHOLE_LIMIT, QueryRules, parse
+from edge.engine.queries.oxigraph_queries import QueryRules, parse
 from edge.engine.queries.query_plans import QueryPlans
 from edge.engine.queries.query_processor import QueryProcessor
-from edge.engine.queries.subscription_index import Key, SubscriptionIndex
-from edge.engine.requests import ActiveSubscription, Precondition, QueryRequest, Sink, UpdateOutcome, UpdateRequest
-from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
-from edge.engine.store.forked_mirror import ForkedMirror
+from edge.engine.requests import ActiveSubscription, Precondition, QueryRequest, Sink, UpdateRequest
+from edge.engine.store.changes import NO_CHANGE, ChangeSet
 from edge.engine.store.graph import LiveGraph
 from edge.engine.store.graph_copy import GraphCopy
 from edge.engine.store.mirror import Mirror
@@ -38,25 +35,23 @@ from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.pending_subscriber import Ready
 from edge.engine.subscriptions.spu_manager import PreparedQuery, SpuManager
+from edge.engine.updates.attempts import UpdateAttempts
 from edge.engine.updates.loaded_documents import Loader
 from edge.engine.updates.preconditions import Preconditions
-from edge.engine.updates.read_set import read_set
-from edge.engine.updates.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
+from edge.engine.updates.prepared_update import PreparedUpdate
+from edge.engine.updates.staged_change import NotStaged, StagedChange
 from edge.engine.updates.update_attempt import (
     LAST_STEPS,
     Documents,
     LargeUpdate,
     LongUpdate,
     Mode,
-    Recorded,
     Unfinished,
     UpdateAttempt,
 )
-from edge.engine.updates.update_plan import Load, Modify, Quads, UpdatePlan, is_data
+from edge.engine.updates.update_plan import Quads
 from edge.engine.updates.update_processor import UpdateProcessor
-from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateConflict, UpdateFailed
-from edge.protocol.results import Term
 
 T = TypeVar("T")
 
@@ -68,53 +63,6 @@ _PARSING: Final = 60.0
 """Time limit in seconds for parsing a long text."""
 _SWEPT: Final = 5_000
 """Terms that one sweep checks for references: a few milliseconds."""
-
-
-@dataclass(slots=True)  # frozen, it would take three times as long to make, and so would the next
-class PreparedUpdate:
-    """A legal, compiled update."""
-
-    plan: UpdatePlan
-    constants: Sequence[Term]
-    """Values of the plan's parameters."""
-    bindings: Mapping[str, Term]
-    access: Access
-    spent: int = 0
-    """Nanoseconds of the compilation."""
-    notes: Sequence[object] = ()
-    """Entries for the ledger."""
-    to_ledger: bool = False
-    """Whether all inserted quads go to the ledger, too."""
-    source: str = ""
-    """Client, for quotas and rate limits."""
-    condition: Precondition | None = None
-    """Condition for the update."""
-
-
-@dataclass(slots=True)
-class Executed:
-    """An update that the live graph contains, but that is not yet visible to clients."""
-
-    changes: ChangeSet
-    activations: list[Activation] = field(default_factory=list)
-    spent: Spent = UNSPENT
-    ledger_statements: Sequence[Statement] = ()
-    """Statements that it added to the graph of the ledger."""
-    entries: int = 0
-    """Number of entries that it wrote to the ledger."""
-    growth: int = 0
-    """Growth of the graph in bytes, as counted by its quota."""
-    access: Access = ANYBODY
-    transaction: Transaction | None = None
-    """Its changes of the live graph; None if there are none."""
-    encoded: EncodedQuads | None = None
-    """Its quads in the encoding of the journal, if it was staged."""
-
-    @property
-    def outcome(self) -> UpdateOutcome:
-        """Outcome for the client."""
-        added, removed, created, dropped = self.changes.sizes
-        return UpdateOutcome(added, removed, self.entries, created, dropped)
 
 
 class Engine:
@@ -139,6 +87,7 @@ class Engine:
         """Runs evaluations that may take long."""
         world = World(self.graph, self._writer_mirror, self.forked, rules)
         self._updates = UpdateProcessor(world, load)
+        self.attempts = UpdateAttempts(world, self._updates)
         committed = World(self.graph, self._reader_mirror, self.forked, rules)
         plans = QueryPlans(self.graph, replace(rules, parse=self._parse))
         self.spus = SpuManager(world, committed, plans, self.performance, quota or ByteQuota())
@@ -146,14 +95,6 @@ class Engine:
         self.preconditions = Preconditions(self.graph)
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
-        self._reads: SubscriptionIndex[UpdateAttempt] = SubscriptionIndex(self.graph)
-        """Evaluations in forked processes, by the patterns that they read."""
-        self._reading: dict[UpdateAttempt, None] = {}
-        """All evaluations in forked processes."""
-        self._staged: dict[UpdateAttempt, None] = {}
-        """Attempts with a staged change."""
-        self._releasing: deque[Iterator[None]] = deque()
-        """References of ended staged changes, which are released piece by piece."""
 
     def begin_copy(self) -> GraphCopy:
         """Start to copy the live graph while updates continue. Taking a piece requires the lock `writing`."""
@@ -259,7 +200,7 @@ class Engine:
         except LongUpdate:
             raise
         except BaseException:
-            self._end_reading(attempt)
+            self.attempts.end_reading(attempt)
             raise
 
     def _execute_briefly(self, updates: Sequence[PreparedUpdate], now: int, attempt: UpdateAttempt) -> list[Executed]:
@@ -274,16 +215,15 @@ class Engine:
                 self._check_condition(update.condition)
         if loads:
             raise LongUpdate
-        if attempt.staged is None and (operations := self._to_stage(updates, attempt)) is not None:
-            attempt.staged = self._updates.stage(updates[0].access, operations)
-            self._staged[attempt] = None
+        if attempt.staged is None and (operations := self.attempts.to_stage(updates, attempt)) is not None:
+            self.attempts.stage(updates[0], attempt, operations)
             raise Unfinished
         if attempt.staged is not None:
             with self.writing:
                 return [self._execute_staged(updates[0], now, attempt, attempt.staged)]
         # A process has evaluated the updates. Its result holds only if no other update changed what it read.
         if attempt.over:
-            self._end_reading(attempt)
+            self.attempts.end_reading(attempt)
             try:
                 return self._run(updates, now, Mode.WHOLE, attempt, attempt.take())
             except UpdateConflict as conflict:
@@ -336,42 +276,10 @@ class Engine:
                 self.undo(done)
                 if attempt is not None and isinstance(error, LargeUpdate):
                     attempt.large = True
-                    if self._to_stage(updates, attempt) is not None:
+                    if self.attempts.to_stage(updates, attempt) is not None:
                         raise Unfinished from None
                 raise
         return done
-
-    def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: UpdateAttempt) -> Sequence[Operation] | None:
-        """Return the operations of an update that is to be staged, or None.
-
-        Raises `LongUpdate` if they are not known yet, `ResultTooLarge` if they change too many quads.
-        """
-        if attempt.unstaged or attempt.error is not None or len(updates) != 1:
-            return None
-        (update,) = updates
-        plan, found = update.plan, attempt.found
-        if update.to_ledger or update.notes:
-            return None
-        if found is None and not attempt.large and plan.only_modifies and plan.named < STAGED_FROM:
-            return None
-        operations: list[Operation | Modify] = []
-        for number, operation in enumerate(plan.operations):
-            quads = None if found is None else found[0][number]
-            if quads is not None:
-                operations.append(quads)
-            elif isinstance(operation, Load):
-                documents = attempt.documents[0] if attempt.documents is not None else {}
-                operations.append(((), documents[number]))
-            else:
-                operations.append(operation)
-        known = [each for each in operations if not isinstance(each, Modify) or is_data(each)]
-        size = sum(map(self._updates.size, known))
-        if not attempt.large and size + sum(map(self._updates.replaced, known)) < STAGED_FROM:
-            return None
-        self._updates.check_size(size)
-        if len(known) < len(operations):
-            raise LongUpdate
-        return [each.data(update.constants) if isinstance(each, Modify) else each for each in known]
 
     def _execute_staged(
         self, update: PreparedUpdate, now: int, attempt: UpdateAttempt, staged: StagedChange
@@ -380,7 +288,7 @@ class Engine:
         renewals: list[Activation] = []
         try:
             if attempt.conflict:
-                self._end_reading(attempt)
+                self.attempts.end_reading(attempt)
                 attempt.take()
             if not staged.advance():
                 raise Unfinished
@@ -399,14 +307,14 @@ class Engine:
             raise
         except NotStaged:
             attempt.unstaged = True
-            self._discard(attempt, staged, applied=False)
+            self.attempts.end_staged(attempt, staged, applied=False)
             raise Unfinished from None
         except BaseException:
             self.spus.undo(renewals)
-            self._discard(attempt, staged, applied=False)
+            self.attempts.end_staged(attempt, staged, applied=False)
             raise
-        self._discard(attempt, staged, applied=True)
-        self._end_reading(attempt)
+        self.attempts.end_staged(attempt, staged, applied=True)
+        self.attempts.end_reading(attempt)
         attempt.found = None
         attempt.steps += staged.size
         try:
@@ -425,35 +333,16 @@ class Engine:
                 raise
         return executed
 
-    def _discard(self, attempt: UpdateAttempt, staged: StagedChange, *, applied: bool) -> None:
-        """End a staged change."""
-        attempt.staged = None
-        del self._staged[attempt]
-        self._releasing.append(staged.release(applied=applied))
-
-    def fetch(self, updates: Sequence[PreparedUpdate]) -> Sequence[Documents]:
-        """Fetch the documents that updates load. May run on any thread. Raises `EdgeError`."""
-        return [
-            {
-                number: self._updates.fetch(operation)
-                for number, operation in enumerate(update.plan.operations)
-                if isinstance(operation, Load)
-            }
-            for update in updates
-        ]
-
     def abandon(self, attempt: UpdateAttempt) -> None:
         """Discard the evaluation or the staged change of an update that will not be executed."""
         with self.writing:
-            self._end_reading(attempt)
-            if attempt.staged is not None:
-                self._discard(attempt, attempt.staged, applied=False)
+            self.attempts.abandon(attempt)
 
     @property
     def untidy(self) -> bool:
         """Whether large changes have left work for `tidy`."""
         return bool(
-            self._releasing
+            self.attempts.releasing
             or self.graph.dictionary.idle
             or self._writer_mirror.untidy
             or self._reader_mirror.untidy
@@ -463,82 +352,12 @@ class Engine:
     def tidy(self) -> None:
         """Do a piece of the deferred work. The writer calls this between two requests."""
         with self.writing:
-            if self._releasing and next(self._releasing[0], self) is self:
-                self._releasing.popleft()
+            self.attempts.release()
             for mirror in (self._writer_mirror, self._reader_mirror):
                 mirror.tidy()
             for copy in self._graph_copies:
                 copy.tidy()
             self.graph.dictionary.sweep(_SWEPT)
-
-    def evaluate_outside(
-        self, updates: Sequence[PreparedUpdate], attempt: UpdateAttempt, now: int
-    ) -> Child[list[Recorded]]:
-        """Start to evaluate updates in a forked process. No transaction may be uncommitted. Raises `EdgeError`.
-
-        From then on the engine marks the attempt with a conflict when an update changes something that it reads.
-        """
-        if not self.forked.open:
-            raise self.forked.closed()
-        rules, dictionary = self.rules, self.graph.dictionary
-        general = any(update.plan.needs_mirror for update in updates)
-        mirror = ForkedMirror(self._writer_mirror.open() if general else None)
-        processor = self._updates.outside(mirror)
-
-        def evaluate() -> list[Recorded]:
-            found: list[Recorded] = []
-            for number, update in enumerate(updates):
-                found.append(Recorded())
-                transaction = processor.run(
-                    update.plan,
-                    update.constants,
-                    update.bindings,
-                    update.access,
-                    now,
-                    to_ledger=update.to_ledger,
-                    mode=Mode.OUTSIDE,
-                    recorded=found[-1],
-                    documents=None if attempt.documents is None else attempt.documents[number],
-                )
-                found[-1].steps = processor.steps
-                mirror.note(transaction.change_set())
-            return found
-
-        if general:
-            child = self.forked.begin(evaluate, rules.whole_timeout, WHOLE_LIMIT)
-        else:
-            child = self.forked.begin(evaluate, rules.settings.query_timeout, COUNTED_LIMIT)
-        # After the fork, but still on the writer thread: no update can fall between the fork and the watched patterns.
-        keys: set[Key] = set()
-        for update in updates:
-            read, names = read_set(update.plan, dictionary.intern_values(update.constants), self.graph, rules)
-            keys |= read
-            attempt.graph_names |= names
-        attempt.keys = tuple(keys)
-        for key in attempt.keys:
-            self._reads.add(key, attempt)
-        self._reading[attempt] = None
-        dictionary.sweep()
-        return child
-
-    def _end_reading(self, attempt: UpdateAttempt) -> None:
-        if attempt in self._reading:
-            del self._reading[attempt]
-            for key in attempt.keys:
-                self._reads.remove(key, attempt)
-
-    def _note_conflicts(self, transaction: Transaction) -> None:
-        """Mark the evaluations that have read quads of a transaction, and record the change for staged changes."""
-        for attempt in self._reads.hits(transaction.quads, transaction.ids):
-            attempt.conflict = True
-        for attempt in self._staged:
-            if attempt.staged is not None:
-                attempt.staged.note(transaction.quads)
-        if transaction.graphs:
-            for attempt in self._reading:
-                # A created or dropped graph changes the solutions of `GRAPH ?g`, although no quad of the read patterns
-                # changed.
-                attempt.conflict |= attempt.graph_names
 
     def undo(self, executed: Sequence[Executed]) -> None:
         """Undo the last executed updates, which could not be made durable."""
@@ -691,17 +510,7 @@ class Engine:
     ) -> Executed:
         began = clock() - update.spent
         self.performance.begin()
-        transaction = self._updates.run(
-            update.plan,
-            update.constants,
-            update.bindings,
-            update.access,
-            now,
-            to_ledger=update.to_ledger,
-            mode=mode,
-            found=found,
-            documents=documents,
-        )
+        transaction = self._updates.run(update, now, mode=mode, found=found, documents=documents)
         return self._complete(update, now, transaction, transaction.change_set(), began)
 
     def _complete(
@@ -733,8 +542,9 @@ class Engine:
             raise
         self._note(changes)
         # Most of the time there are none, and each update would look for conflicts.
-        if self._reading or self._staged:
-            self._note_conflicts(transaction)
+        attempts = self.attempts
+        if attempts.reading or attempts.staged:
+            attempts.note(transaction)
         if self.preconditions.watches:
             self.preconditions.note(transaction)
         try:

@@ -63,7 +63,7 @@ def test_a_large_leaf_is_made_once():
 @pytest.fixture
 def large_ones(monkeypatch):
     """Each change that clears a graph is a large one, and none is too much to be followed."""
-    monkeypatch.setattr("edge.engine.engine.STAGED_FROM", 0)
+    monkeypatch.setattr("edge.engine.updates.attempts.STAGED_FROM", 0)
 
 
 @pytest.mark.parametrize("expensive", [False, True])

@@ -14,7 +14,8 @@ from engine_world import NOW, ask, new_engine, no_loader, run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge.engine.engine import Engine, Executed
+from edge.engine.engine import Engine
+from edge.engine.executed import Executed
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 from edge.engine.start import open_engine

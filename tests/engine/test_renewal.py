@@ -48,7 +48,7 @@ class Simulation(Base):
 @pytest.fixture
 def large_ones(monkeypatch):
     """Treat each change that clears a graph as large, and each affected subscription as too expensive."""
-    monkeypatch.setattr("edge.engine.engine.STAGED_FROM", 0)
+    monkeypatch.setattr("edge.engine.updates.attempts.STAGED_FROM", 0)
     monkeypatch.setattr("edge.engine.subscriptions.replacement._MOST_HITS", -1)
     monkeypatch.setattr("edge.engine.subscriptions.replacement._FEW_HITS", 0)
 

@@ -68,7 +68,7 @@ class Turns:
     def stage(self, text: str, source: str = "large"):
         """Send an update and prepare half of it."""
         future = self.send(text, source)
-        while not any(attempt.staged._compared for attempt in self.engine._staged):
+        while not any(attempt.staged._compared for attempt in self.engine.attempts.staged):
             self.scheduler.turn()
         assert not future.done()
         return future
@@ -185,7 +185,7 @@ def test_quads_of_another_large_change_are_looked_up_in_pieces(turns, monkeypatc
     monkeypatch.setattr(staged_change, "_SEARCHED", 500)
     world = turns()
     large = world.stage(LARGE)
-    ((attempt),) = world.engine._staged
+    ((attempt),) = world.engine.attempts.staged
     changed = {Counted(quad): True for quad in attempt.staged._wanted}
     counts = []
     Counted.looked_up = 0
@@ -223,7 +223,7 @@ def test_a_change_is_merged_exactly_while_another_one_is_being_moved(turns, monk
     world.send(f"INSERT DATA {{ {known} {triples('old', 'a:big', range(300))} }}")
     world.finish()
     large = world.stage(f"INSERT DATA {{ {triples('large', 'a:big', range(2_500))} }}")
-    (staged,) = [attempt.staged for attempt in world.engine._staged]
+    (staged,) = [attempt.staged for attempt in world.engine.attempts.staged]
     while not staged._merges:
         world.scheduler.turn()
     other = world.send(f"INSERT DATA {{ {known} {triples('other', 'a:big', range(300, 900))} }}", "other")
@@ -246,7 +246,7 @@ def test_a_small_update_does_not_wait_until_a_large_change_is_moved(turns, monke
     world.send(data(*range(COUNT), predicate="a:old"))
     world.finish()
     large = world.stage(LARGE)
-    (staged,) = [attempt.staged for attempt in world.engine._staged]
+    (staged,) = [attempt.staged for attempt in world.engine.attempts.staged]
     while not staged._merges:
         world.scheduler.turn()
     other = world.send(data(*range(COUNT, COUNT + 2_000)), "other")
@@ -269,7 +269,7 @@ def test_a_comparison_that_is_repeated_is_freed_in_pieces(turns, monkeypatch):
     monkeypatch.setattr(triple_index, "_MOVED", 500)
     world = turns()
     large = world.stage(LARGE)
-    (staged,) = [attempt.staged for attempt in world.engine._staged]
+    (staged,) = [attempt.staged for attempt in world.engine.attempts.staged]
     (index,) = staged._added_index.values()
     staged.note(dict.fromkeys(staged._order[: staged_change._MOST_STALE + 1], True))
     stale = staged._stale
@@ -375,7 +375,7 @@ def test_whole_graphs_are_changed_in_pieces(turns, text, tmp_path):
     pieces = 0
     while not future.done():
         world.scheduler.turn()
-        pieces += bool(world.engine._staged)
+        pieces += bool(world.engine.attempts.staged)
     assert pieces > COUNT // 500
     assert future.result(0) == [expected.outcome]
     assert world.quads() == quads(oracle)
@@ -462,7 +462,7 @@ def test_a_large_graph_is_replaced_in_pieces(turns):
     pieces = 0
     while not large.done():
         world.scheduler.turn()
-        pieces += bool(world.engine._staged)
+        pieces += bool(world.engine.attempts.staged)
     assert large.result(0)[0].removed == COUNT
     assert pieces > COUNT // 500
     assert len(world.engine.graph) == 2
@@ -587,7 +587,7 @@ def test_a_refused_staged_change_leaves_nothing_behind(turns):
     assert (len(world.engine.graph), len(world.engine.graph.dictionary)) == (0, before)
 
 
-@pytest.mark.parametrize("during", ["_reading", "_staged"])
+@pytest.mark.parametrize("during", ["reading", "staged"])
 def test_a_condition_that_is_broken_during_a_long_update_leaves_nothing_behind(turns, during):
     world = turns()
     world.send(LARGE)
@@ -599,14 +599,14 @@ def test_a_condition_that_is_broken_during_a_long_update_leaves_nothing_behind(t
         condition=Precondition("a:new", exists=False),
     )
     future = world.scheduler.update([update])
-    while not getattr(world.engine, during):
+    while not getattr(world.engine.attempts, during):
         world.scheduler.turn()
     world.send("CREATE GRAPH <a:new>", source="other")
     world.finish()
     assert isinstance(future.exception(0), PreconditionFailed)
     assert world.quads() == before
-    assert not world.engine._reading
-    assert not world.engine._staged
+    assert not world.engine.attempts.reading
+    assert not world.engine.attempts.staged
 
 
 def test_a_full_graph_refuses_a_staged_change_as_a_whole(turns):
@@ -690,7 +690,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         "updates.staged_change._SEARCHED": [2, 20, 5_000],
         "updates.staged_change._FEW_TURNED": [0, 5, 1_000],
         "updates.staged_change._MOST_TURNED": [5, 1_000],
-        "engine.STAGED_FROM": [2, 20],
+        "updates.attempts.STAGED_FROM": [2, 20],
         "updates.update_processor.FIRST_QUADS": [2, 20, 2_000],
         "store.deferred_changes.LARGE": [2, 20],
         "store.index_merge._PIECE": [1, 5, 250],

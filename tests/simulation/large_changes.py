@@ -25,7 +25,7 @@ def small_pieces() -> Iterator[None]:
     limits = {
         "updates.staged_change._PIECE": 8,
         "updates.staged_change._MOST_STALE": 4,
-        "engine.STAGED_FROM": 20,
+        "updates.attempts.STAGED_FROM": 20,
         "store.index_merge._PIECE": 4,
         "store.triple_index._MOVED": 8,
     }
@@ -80,7 +80,7 @@ class LargeChanges:
         batch.future = scheduler.update([UpdateRequest(batch.text(verb), source="large")])
         batch.possible.add(wanted)
         self._waiting = batch
-        while scheduler._compiler._running or scheduler._compiler._waiting:
+        while scheduler._compiler._running or scheduler._compile_queue._waiting:
             time.sleep(0.0001)
 
     def listen(self, refused: Callable[[Future[Any]], bool]) -> None:

@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge.engine.engine import Engine, PreparedUpdate
+from edge.engine.engine import Engine
 from edge.engine.faults import contained
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.scheduling.request_queue import RequestQueue
 from edge.engine.scheduling.work import Work
+from edge.engine.updates.prepared_update import PreparedUpdate
 from edge.engine.updates.update_attempt import Recorded, UpdateAttempt
 
 _LOOK: Final = 0.05
@@ -89,7 +90,7 @@ class LongUpdates:
         attempt = entry.attempt
         attempt.tries += 1
         try:
-            child = self._engine.evaluate_outside(entry.updates, attempt, now)
+            child = self._engine.attempts.evaluate(entry.updates, attempt, now)
         except BaseException as error:  # noqa: BLE001  the client gets it as if the writer had failed
             attempt.error = contained(error)
             self._queue.put_back(entry.work)
@@ -103,7 +104,7 @@ class LongUpdates:
     def _fetch(self, entry: _Entry) -> None:
         """Fetch the documents of work and put it back into the queue. Runs on a fetching thread."""
         try:
-            entry.attempt.documents = self._engine.fetch(entry.updates)
+            entry.attempt.documents = self._engine.attempts.fetch(entry.updates)
         except BaseException as error:  # noqa: BLE001  the client gets the error
             entry.attempt.error = contained(error)
         self._queue.put_back(entry.work)

@@ -20,7 +20,7 @@ from edge.engine.admission.limit_usage import LimitUsage
 from edge.engine.admission.request_charges import RequestCharges
 from edge.engine.admission.token_bucket import TokenBuckets
 from edge.engine.clock import Clock
-from edge.engine.engine import Engine, PreparedUpdate
+from edge.engine.engine import Engine
 from edge.engine.faults import contained
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.ledger import Ledger
@@ -54,6 +54,7 @@ from edge.engine.subscriptions.spu_manager import PreparedQuery
 from edge.engine.subscriptions.spu_report import Cost, SpuReports, report
 from edge.engine.timers.timer_table import TimerTable, check_storable
 from edge.engine.timers.timers import Timers
+from edge.engine.updates.prepared_update import PreparedUpdate
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.due_time import When
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from edge.engine.admission.fair_share import GATEWAY
-from edge.engine.engine import Engine, Executed, PreparedUpdate
+from edge.engine.engine import Engine
+from edge.engine.executed import Executed
 from edge.engine.faults import contained, without_frames
 from edge.engine.journal.journal import JournalEntry
 from edge.engine.requests import UpdateOutcome, UpdateRequest
@@ -23,6 +24,7 @@ from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.store.changes import NO_CHANGE
 from edge.engine.timers.timer_table import PendingTimer, TimerRequest
 from edge.engine.timers.timers import Timers
+from edge.engine.updates.prepared_update import PreparedUpdate
 from edge.engine.updates.update_attempt import LongUpdate, UpdateAttempt
 from edge.protocol.access import Access, Priority
 from edge.protocol.due_time import When

@@ -30,6 +30,7 @@ from edge.engine.updates import forced_bindings
 from edge.engine.updates.loaded_documents import Loader, fetch
 from edge.engine.updates.modify_compiler import Given
 from edge.engine.updates.oxigraph_where import oxigraph_rows
+from edge.engine.updates.prepared_update import PreparedUpdate
 from edge.engine.updates.staged_change import Operation, StagedChange
 from edge.engine.updates.update_attempt import (
     FIRST_QUADS,
@@ -113,28 +114,24 @@ class UpdateProcessor:
 
     def run(
         self,
-        plan: UpdatePlan,
-        constants: Sequence[Term],
-        bindings: Mapping[str, Term],
-        access: Access,
+        update: PreparedUpdate,
         now: int,
         *,
-        to_ledger: bool = False,
         mode: Mode = Mode.WHOLE,
         recorded: Recorded | None = None,
         found: Sequence[Quads | None] | None = None,
         documents: Documents | None = None,
     ) -> Transaction:
-        """Execute a plan with its constants. `now`: microseconds since 1970.
+        """Execute an update. `now`: microseconds since 1970.
 
-        `to_ledger`: additions go to the ledger, and nothing else is allowed. `recorded` collects the removals and
-        additions of each operation; `found` supplies those of an evaluation elsewhere. `documents`: the documents of
-        LOAD, if fetched. Raises `EdgeError`, and `LongUpdate` in the modes FIRST and LAST. After an error nothing has
-        changed.
+        `recorded` collects the removals and additions of each operation; `found` supplies those of an evaluation
+        elsewhere. `documents`: the documents of LOAD, if fetched. Raises `EdgeError`, and `LongUpdate` in the modes
+        FIRST and LAST. After an error nothing has changed.
         """
+        access, to_ledger = update.access, update.to_ledger
         writable = None if access.write is None else self._ids(access.write)
         transaction = (Deposit if to_ledger else Transaction)(self._graph, writable, self.ledger)
-        ids = self._graph.dictionary.intern_values(constants)
+        ids = self._graph.dictionary.intern_values(update.constants)
         budget = self._graph.budget
         budget.begin(mode.steps)
         begun = budget.left
@@ -143,7 +140,7 @@ class UpdateProcessor:
         # Generated code checks neither permissions nor terms, and records nothing.
         straight = writable is None and recorded is None and not to_ledger and self._graph.dictionary.plain
         try:
-            for number, operation in enumerate(plan.operations):
+            for number, operation in enumerate(update.plan.operations):
                 known = None if found is None else found[number]
                 # The usual case comes first: each test takes as long as the look-up of a triple.
                 if known is not None:
@@ -151,23 +148,15 @@ class UpdateProcessor:
                 elif isinstance(operation, Modify):
                     if straight and self._straight(operation, ids, transaction, mode):
                         continue
-                    removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
+                    removed, added = self._modify(operation, ids, update.bindings, transaction, now, mode)
                 elif isinstance(operation, Data):
-                    for name in operation.empty:
-                        transaction.check_named(self._graph.intern_graph(name))
-                    quads = list(operation.quads(self._graph.dictionary))
-                    removed, added = ([], quads) if operation.inserts else (quads, [])
+                    removed, added = self._data(operation, transaction)
                 elif isinstance(operation, Load):
                     self._check_target(operation, transaction)
                     document = self.fetch(operation) if documents is None else documents[number]
                     removed, added = [], list(map(self._graph.intern_quad, document))
                 else:
-                    if recorded is not None:
-                        recorded.note_other()
-                    if isinstance(operation, Manage):
-                        self._manage(operation, transaction, first=first)
-                    else:
-                        self._transfer(operation, transaction, first=first)
+                    self._change_graphs(operation, transaction, recorded, first=first)
                     continue
                 self._count(len(removed) + len(added), first=first)
                 if recorded is not None:
@@ -183,6 +172,13 @@ class UpdateProcessor:
         finally:
             self.steps = begun - budget.left + self._changed
         return transaction
+
+    def _data(self, operation: Data, transaction: Transaction) -> tuple[list[Quad], list[Quad]]:
+        """Return the quads that an operation removes and adds."""
+        for name in operation.empty:
+            transaction.check_named(self._graph.intern_graph(name))
+        quads = list(operation.quads(self._graph.dictionary))
+        return ([], quads) if operation.inserts else (quads, [])
 
     def check_targets(self, plan: UpdatePlan, access: Access) -> None:
         """Check the write permission for the graphs of LOAD, before any fetch. Raises `Forbidden`."""
@@ -392,6 +388,16 @@ class UpdateProcessor:
                 if found in long:
                     budget.spend(budget.reading(long[found]))
             yield
+
+    def _change_graphs(
+        self, operation: Manage | Transfer, transaction: Transaction, recorded: Recorded | None, *, first: bool
+    ) -> None:
+        if recorded is not None:
+            recorded.note_other()
+        if isinstance(operation, Manage):
+            self._manage(operation, transaction, first=first)
+        else:
+            self._transfer(operation, transaction, first=first)
 
     def _manage(self, operation: Manage, transaction: Transaction, *, first: bool) -> None:
         target = operation.target
