@@ -61,7 +61,7 @@ class Turns:
 
     def send(self, text: str, source: str = "large", access: Access = ANYBODY):
         future = self.scheduler.update([UpdateRequest(text, source=source, access=access)])
-        compiler = self.scheduler._compiler
+        compiler = self.scheduler._compile_queue
         wait_for(lambda: not (compiler._running or compiler._waiting))
         return future
 
@@ -99,7 +99,7 @@ def turns():
     for each in opened:
         each.scheduler._queue.close()
         each.scheduler._readers.close()
-        each.scheduler._compiler.close(wait=True)
+        each.scheduler._compile_queue.close(wait=True)
         each.scheduler._workers.close()
         each.engine.close()
         each.journal.close()

@@ -386,7 +386,7 @@ class World:
         scheduler = self.scheduler
         scheduler._queue.close()
         scheduler._readers.close()
-        scheduler._compiler.close(wait=True)
+        scheduler._compile_queue.close(wait=True)
         scheduler._workers.close()
         scheduler._engine.close()
         scheduler._journal._connection.close()

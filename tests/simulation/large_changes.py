@@ -80,7 +80,7 @@ class LargeChanges:
         batch.future = scheduler.update([UpdateRequest(batch.text(verb), source="large")])
         batch.possible.add(wanted)
         self._waiting = batch
-        while scheduler._compiler._running or scheduler._compile_queue._waiting:
+        while scheduler._compile_queue._running or scheduler._compile_queue._waiting:
             time.sleep(0.0001)
 
     def listen(self, refused: Callable[[Future[Any]], bool]) -> None:

@@ -38,10 +38,11 @@ from edge.engine.requests import (
 )
 from edge.engine.resume.durable_subscriptions import DurableSubscriptions, repeatable
 from edge.engine.resume.recovery import Recovery, RestoredSubscription
-from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
+from edge.engine.scheduling.compile_queue import CompileQueue
 from edge.engine.scheduling.query_threads import QueryThreads
+from edge.engine.scheduling.request_compiler import RequestCompiler
 from edge.engine.scheduling.request_queue import RequestQueue
-from edge.engine.scheduling.work import Cancel, DeferredTask, Rights, Schedule, Task, Updates, Write, fail, settle
+from edge.engine.scheduling.work import Cancel, Rights, Schedule, Task, Updates, Write, fail
 from edge.engine.scheduling.writer import Writer
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.store.changes import ChangeSet
@@ -61,9 +62,6 @@ from edge.protocol.errors import EdgeError, NotReady, ReadOnly
 from edge.protocol.timers import TimerConfirmation, TimerRecord, TimerState
 
 T = TypeVar("T")
-
-_LONG_TEXT = 32_768
-"""Characters from which an update is compiled on a separate thread, so that the caller's event loop continues."""
 
 _DELIVERIES: Final = 8
 """Re-evaluated queries whose subscribers are notified before the writer checks its queue again."""
@@ -106,11 +104,7 @@ class Scheduler:
         self._lock = threading.Lock()
         self._durable = DurableSubscriptions(journal, engine.rules, max_durable)
         self._recovery = Recovery(engine, journal)
-        # Subscriptions that cannot be restored are deleted from the disk.
-        for spuid in self._recovery.run(self._durable.starts):
-            self._durable.remove(spuid)
-        for spuid, last in self._recovery.reevaluated.items():
-            self._durable.reached(spuid, last)
+        self._recover()
         if ledger is not None:
             engine.write_down(ledger)
         engine.contributions.load(journal)
@@ -118,24 +112,36 @@ class Scheduler:
         self._workers = EvaluationThreads(
             engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start
         )
-        engine.spus.reevaluation.request_delivery = self._request_delivery
-        engine.spus.reevaluation.limit(settings.evaluation_budget)
-        engine.spus.reevaluated.caught_up = self._durable.reached
-        engine.spus.replacement.replaced = self._durable.remove
+        self._follow_evaluations()
         self._readers = QueryThreads(engine.queries, settings, clock)
-        self._compiler = CompileQueue()
+        self._compile_queue = CompileQueue()
+        self._compiler = RequestCompiler(engine, self._compile_queue, lambda: self._writer.alive)
         self._queue = RequestQueue(
             settings.max_pending_updates, clock, TokenBuckets(settings.client_steps, settings.max_steps)
         )
-        compiler = self._compiler if start else None
+        compile_queue = self._compile_queue if start else None
         self._writer = Writer(
-            engine, journal, self._timers, self._durable, self._queue, settings, clock, rights, ledger, compiler
+            engine, journal, self._timers, self._durable, self._queue, settings, clock, rights, ledger, compile_queue
         )
         if start:
             engine.spus.incremental.first_results.open(
                 settings.update_workers, settings.evaluation_budget, self._submit
             )
             self._writer.start()
+
+    def _recover(self) -> None:
+        # Subscriptions that cannot be restored are deleted from the disk.
+        for spuid in self._recovery.run(self._durable.starts):
+            self._durable.remove(spuid)
+        for spuid, last in self._recovery.reevaluated.items():
+            self._durable.reached(spuid, last)
+
+    def _follow_evaluations(self) -> None:
+        spus = self._engine.spus
+        spus.reevaluation.request_delivery = self._request_delivery
+        spus.reevaluation.limit(self._settings.evaluation_budget)
+        spus.reevaluated.caught_up = self._durable.reached
+        spus.replacement.replaced = self._durable.remove
 
     # Requests of clients
 
@@ -149,18 +155,9 @@ class Scheduler:
         if error := self._charges.hold(work.future, work.source, requests):
             fail(work.future, error)
             return work.future
-        long = _length(requests) > _LONG_TEXT
         try:
             self._check_writable()
-            if long:
-                self._compile(work, work.compile(), lambda: self._prepare(requests))
-            else:
-                updates = self._prepare(requests)
-                # Filling the mirror takes long, so the writer thread must not do it.
-                if self._engine.must_fill(updates) and self._writer.alive:
-                    self._compile(work, work.compile(), lambda: updates)
-                else:
-                    work.compiled(updates)
+            self._compiler.compile_updates(work, requests)
             self._queue.put(work)
         except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
@@ -185,7 +182,7 @@ class Scheduler:
         `update` for requests that do not enter the queue.
         """
         self._check_writable()
-        self._queue.put(Write(self._engine, self._prepare(requests), receipt, done), wake=False)
+        self._queue.put(Write(self._engine, self._compiler.prepare(requests), receipt, done), wake=False)
 
     def carry_out(self, *, wait: bool = False) -> None:
         """Carry out waiting work on this thread if the writer is idle. For threads that may block.
@@ -203,7 +200,7 @@ class Scheduler:
         id_ = name or f"sepa://update/{uuid.uuid4()}"
 
         def check() -> Sequence[PreparedUpdate]:
-            updates = self._prepare([request])
+            updates = self._compiler.prepare([request])
             check_storable(request, id_)
             return updates
 
@@ -214,10 +211,7 @@ class Scheduler:
             return work.future
         try:
             self._check_writable()
-            if len(request.sparql) > _LONG_TEXT:
-                self._compile(work, checked, check)
-            else:
-                checked.set_result(check())
+            self._compiler.compile_scheduled(work, request, checked, check)
             self._queue.put(work)
         except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
@@ -523,7 +517,7 @@ class Scheduler:
         """
         self._queue.close()
         self._readers.close()
-        self._compiler.close()
+        self._compile_queue.close()
         self._writer.join(timeout / 2)
         if self._writer.alive:
             self._queue.refuse_rest()
@@ -555,25 +549,6 @@ class Scheduler:
         if self.read_only:
             raise ReadOnly(self.read_only)
 
-    def _compile(
-        self,
-        work: Updates | Schedule,
-        prepared: Future[Sequence[PreparedUpdate]],
-        prepare: Callable[[], Sequence[PreparedUpdate]],
-    ) -> None:
-        """Prepare updates on a separate thread, while the writer executes other updates."""
-
-        def compile_() -> Sequence[PreparedUpdate]:
-            updates = prepare()
-            if self._engine.must_fill(updates):
-                self._engine.fill()
-            return updates
-
-        self._compiler.put(work.source, work.priority, lambda: settle(prepared, compile_), work.future)
-
-    def _prepare(self, requests: Sequence[UpdateRequest]) -> Sequence[PreparedUpdate]:
-        return [self._engine.prepare(request) for request in requests]
-
     def _on_writer(self, action: Callable[[], T], source: str = GATEWAY, access: Access = ANYBODY) -> Future[T]:
         return self._queued(Task(action, source, access.priority))
 
@@ -583,30 +558,11 @@ class Scheduler:
         action: Callable[[Callable[[T | Exception], None], PreparedQuery], None],
         done: Callable[[Future[T]], None] | None = None,
     ) -> Future[T]:
-        """Compile a query, and use it on the writer thread. A long text is compiled on another thread.
-
-        `action` gets a function to call with its outcome. `done` is called at the end.
-        """
-
-        def begin(ready: Callable[[T | Exception], None]) -> None:
-            action(ready, self._engine.prepare_query(query) if compiled is None else compiled.result())
-
-        compiled: Future[PreparedQuery] | None = Future() if len(query.sparql) > LONG_TEXT else None
-        task: DeferredTask[T] = DeferredTask(begin, query.source, query.access.priority, compiled)
+        """Compile a query, and use it on the writer thread. `done` is called at the end."""
+        task = self._compiler.task(query, action)
         if done is not None:
             task.future.add_done_callback(done)
-        if compiled is not None:
-            try:
-                self._compiler.put(
-                    query.source,
-                    query.access.priority,
-                    lambda: settle(compiled, lambda: self._engine.prepare_query(query), log=False),
-                    compiled,
-                )
-            except EdgeError as error:
-                task.failed(error)
-                return task.future
-        return self._queued(task)
+        return task.future if task.future.done() else self._queued(task)
 
     def _queued(self, task: Task[T]) -> Future[T]:
         try:
@@ -614,10 +570,3 @@ class Scheduler:
         except EdgeError as error:
             task.failed(error)
         return task.future
-
-
-def _length(requests: Sequence[UpdateRequest]) -> int:
-    """Return the characters of the texts of requests. Equal texts count once."""
-    if len(requests) == 1:  # hashing a text of 6 MB takes milliseconds
-        return len(requests[0].sparql)
-    return sum(map(len, {request.sparql for request in requests}))

@@ -61,6 +61,11 @@ _SEVERAL: Final = 1_000_000
 class Writer:
     """The writer thread. It owns the journal, the delayed updates and the durable subscriptions."""
 
+    storing = False
+    """Whether it waits for the disk."""
+    storage_failing = ""
+    """Reason of a failed last commit; empty if it succeeded."""
+
     def __init__(
         self,
         engine: Engine,
@@ -117,10 +122,6 @@ class Writer:
         self._snapshot: BackgroundSnapshot | None = None
         self.committed: Callable[[Sequence[ChangeSet], int], None] | None = None
         """Called with the change sets of each commit and its time, in microseconds since 1970. It must not block."""
-        self.storing = False
-        """Whether it waits for the disk."""
-        self.storage_failing = ""
-        """Reason of a failed last commit; empty if it succeeded."""
         timers.collect()
         for work in self._due():  # overdue ones join the queue before any new request
             queue.put(work)
