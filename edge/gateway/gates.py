@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
-from edge.gates.engine_interface import SessionEngine
-from edge.gates.guard import Guard, TokenIssuer
+from edge.gates.guard import TokenIssuer
 from edge.gates.http import HttpGate, Views
 from edge.gates.http.engine_future import not_ready
-from edge.gates.rate_limit import RateLimit
-from edge.gates.resume import ResumeRegistry
 from edge.gates.ws import WsGate
 from edge.gateway.bind import listening, url_host
+from edge.gateway.client_services import ClientServices
 from edge.gateway.errors import StartError
 from edge.gateway.probes import coap_answers, http_answers
 from edge.gateway.watchdog import Component
@@ -50,26 +48,20 @@ class Gates:
         self,
         settings: Settings,
         engine: Scheduler,
-        sessions: SessionEngine,
+        services: ClientServices,
         metrics: Metrics,
         views: Views,
         take_reading: TakeReading,
         *,
-        guard: Guard,
-        rate_limit: RateLimit,
-        resume_registry: ResumeRegistry,
         authority: TokenIssuer | None,
         contexts: SecurityContexts | None,
     ) -> None:
         self._settings = settings
         self._engine = engine
-        self._sessions = sessions
+        self._services = services
         self._metrics = metrics
         self._views = views
         self._take_reading = take_reading
-        self._guard = guard
-        self._rate_limit = rate_limit
-        self._resume_registry = resume_registry
         self._authority = authority
         self._contexts = contexts
         self.endpoints: dict[str, str] = {}
@@ -77,12 +69,12 @@ class Gates:
         self.parts: list[Component] = []
         """Components for the watchdog."""
 
-    async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
-        """Listen; `stack` stops the gates. Without `tls` there are no secure ports. Raises `StartError`."""
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Listen; `stack` stops the gates. Raises `StartError`."""
         http, ws, secure = self._settings.http, self._settings.ws, self._settings.security
         await self._open_ws(stack, "ws", ws.host, ws.port)
         await self._open_http(stack, "http", http.host, http.port)
-        if tls is not None:
+        if (tls := self._services.tls) is not None:
             await self._open_ws(stack, "wss", secure.host, secure.wss_port, tls)
             await self._open_http(stack, "https", secure.host, secure.https_port, tls)
         if self._settings.coap.enabled:
@@ -94,12 +86,12 @@ class Gates:
 
         def make(port: int) -> WsGate:
             return WsGate(
-                self._sessions,
+                self._services.sessions,
                 settings.ws.model_copy(update={"host": host, "port": port}),
                 self._metrics,
-                guard=self._guard,
-                rate_limit=self._rate_limit,
-                resume_registry=self._resume_registry,
+                guard=self._services.guard,
+                rate_limit=self._services.rate_limit,
+                resume_registry=self._services.resume_registry,
                 tls=context,
                 query_timeout=settings.engine.query_timeout,
                 close_timeout=settings.shutdown.timeout * 0.2,
@@ -128,8 +120,8 @@ class Gates:
                 settings.http.model_copy(update={"host": host, "port": port}),
                 self._metrics,
                 self._views,
-                guard=self._guard,
-                rate_limit=self._rate_limit,
+                guard=self._services.guard,
+                rate_limit=self._services.rate_limit,
                 authority=self._authority,
                 tls=context,
                 query_timeout=settings.engine.query_timeout,
@@ -150,12 +142,12 @@ class Gates:
 
         def make(port: int) -> CoapGate:
             return CoapGate(
-                self._sessions,
+                self._services.sessions,
                 coap.model_copy(update={"port": port}),
                 self._metrics,
                 self._take_reading,
-                guard=self._guard,
-                rate_limit=self._rate_limit,
+                guard=self._services.guard,
+                rate_limit=self._services.rate_limit,
                 contexts=self._contexts,
                 own_topics=f"{root}/" if self._settings.runs_mqtt_gate else "",
                 plain=plain,

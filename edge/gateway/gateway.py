@@ -20,7 +20,6 @@ from edge.engine.journal import disk_reserve
 from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.sqlite_schema import FILE_NAME
-from edge.engine.performance import Figures
 from edge.engine.requests import QueryRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
@@ -30,6 +29,9 @@ from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
 from edge.gates.rate_limit import RateLimit
 from edge.gates.resume import ResumeRegistry
+from edge.gateway.client_services import ClientServices
+from edge.gateway.engine_health import EngineHealth
+from edge.gateway.engine_metrics import watch_engine
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
 from edge.gateway.health import for_unauthenticated, without_texts
@@ -38,11 +40,11 @@ from edge.gateway.outbox import Shipping
 from edge.gateway.query_documents import QueryDocuments
 from edge.gateway.session_engine import StreamingEngine, StreamsInUse
 from edge.gateway.system_updates import SystemUpdates
-from edge.gateway.watchdog import Component, Stalled, Watchdog
+from edge.gateway.watchdog import Component, Watchdog
 from edge.host_state import clock_synchronized, disk_space
 from edge.last_run import LastRun
 from edge.load_documents import load_document
-from edge.metrics import Costs, Metrics
+from edge.metrics import Metrics
 from edge.outbox.outbox import Outbox
 from edge.outbox.recorder import Recorder
 from edge.outbox.sampling import Sampler
@@ -105,6 +107,7 @@ class Gateway:
         self.last_run: LastRun | None = None
         """Record of how the previous run ended, and of this run's end. None: the data directory is not open."""
         self._engine: Scheduler | None = None
+        self._engine_health: EngineHealth | None = None
         self._outbox: Outbox | None = None
         self._shipping: Shipping | None = None
         self._recent: Recent | None = None
@@ -211,26 +214,23 @@ class Gateway:
             self._stack.push_async_callback(self._streams.stop)
         sessions = StreamingEngine(engine, self._streams)
         resume_registry = await self._start_resume(sessions, guard)
+        services = ClientServices(sessions, guard, rate_limit, resume_registry, tls)
         gates = Gates(
             settings,
             engine,
-            sessions,
+            services,
             self.metrics,
             self._views(),
             self._take_reading,
-            guard=guard,
-            rate_limit=rate_limit,
-            resume_registry=resume_registry,
             authority=None if security is None else security.authority,
             contexts=None if security is None else security.contexts,
         )
-        await gates.start(self._stack, tls)
+        await gates.start(self._stack)
         self.endpoints.update(gates.endpoints)
-        watchdog.watch(
-            Component("engine", self._prove_engine, ends=True), Component("journal", self._prove_journal), *gates.parts
-        )
+        assert self._engine_health is not None, "created with the engine"  # noqa: S101
+        watchdog.watch(*self._engine_health.parts, *gates.parts)
         if not engine.read_only:  # In rescue mode nothing is acknowledged, so the data stays with its sender.
-            await self._start_inputs(engine, sessions, watchdog, guard, rate_limit, resume_registry, tls)
+            await self._start_inputs(engine, services, watchdog)
         self._watchdog = watchdog
         if self._streams.opened is not None:
             watchdog.watch(self._streams.opened.part)
@@ -238,16 +238,7 @@ class Gateway:
         # runs before the gates stop: connections that they close stay resumable after a restart
         self._stack.callback(resume_registry.close)
 
-    async def _start_inputs(
-        self,
-        engine: Scheduler,
-        sessions: SessionEngine,
-        watchdog: Watchdog,
-        guard: Guard,
-        rate_limit: RateLimit,
-        resume_registry: ResumeRegistry,
-        tls: Tls | None,
-    ) -> None:
+    async def _start_inputs(self, engine: Scheduler, services: ClientServices, watchdog: Watchdog) -> None:
         """Start the adapters, and the shipment of observations to the history."""
         settings = self.settings
         assert self._outbox is not None, "opened with the engine"  # noqa: S101
@@ -276,9 +267,7 @@ class Gateway:
             from edge.gateway.mappings import Mappings
 
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
-            await self._start_mapped(
-                self._mappings, engine, sessions, watchdog, guard, rate_limit, resume_registry, tls
-            )
+            await self._start_mapped(self._mappings, engine, services, watchdog)
         if settings.host.enabled:
             from edge.gateway.host import Host
 
@@ -288,15 +277,7 @@ class Gateway:
         await asyncio.to_thread(self._settle, engine)
 
     async def _start_mapped(
-        self,
-        mappings: Mappings,
-        engine: Scheduler,
-        sessions: SessionEngine,
-        watchdog: Watchdog,
-        guard: Guard,
-        rate_limit: RateLimit,
-        resume_registry: ResumeRegistry,
-        tls: Tls | None,
+        self, mappings: Mappings, engine: Scheduler, services: ClientServices, watchdog: Watchdog
     ) -> None:
         """Start the inputs whose payloads the mappings turn into readings, and actuation."""
         settings = self.settings
@@ -320,17 +301,14 @@ class Gateway:
             self._mqtt = Mqtt(
                 settings,
                 engine,
-                sessions,
+                services,
                 mappings,
                 self.metrics,
-                guard=guard,
-                rate_limit=rate_limit,
-                resume_registry=resume_registry,
                 health=self._health_of_clients,
                 streams=self._streams.open,
                 rights=self._rights_of,
             )
-            await self._mqtt.start(self._stack, tls)
+            await self._mqtt.start(self._stack)
             self.endpoints.update(self._mqtt.endpoints)
             watchdog.watch(*self._mqtt.parts)
         elif settings.serial.enabled or settings.modbus.enabled:
@@ -432,25 +410,12 @@ class Gateway:
         # Runs before `_close_engine`, while this process still holds the lock of the directory.
         self._stack.push_async_callback(self._end_run, "stopped")
         self._engine = engine
+        self._engine_health = EngineHealth(engine, settings.engine.stall_after, lambda: self._ready)
         if not engine.read_only:
             await asyncio.to_thread(_make_directories, settings)
             self._outbox = Outbox(recorders[0], settings.data_dir / FILE_NAME, engine.on_writer)
             self._stack.callback(self._outbox.close)
-        self.metrics.watch_engine(
-            triples=lambda: engine.quads,
-            pending_updates=lambda: engine.pending_updates,
-            journal_sequence=lambda: engine.sequence,
-            spus=lambda: engine.spus,
-            pending_timers=lambda: engine.pending_timers,
-            subscription_faults=lambda: engine.subscription_faults,
-        )
-        self.metrics.watch_evaluations(
-            pending=lambda: engine.pending_evaluations,
-            count=lambda: engine.evaluations.evaluations,
-            seconds=lambda: engine.evaluations.seconds,
-            merged=lambda: engine.evaluations.merged,
-        )
-        self.metrics.watch_costs(lambda: _costs(engine.figures))
+        watch_engine(engine, self.metrics)
         return engine
 
     async def _close_engine(self, engine: Scheduler) -> None:
@@ -489,14 +454,6 @@ class Gateway:
         self._clients = ClientManagement(security, certificate, authority, self.settings.mqtt_gate.root)
         self._enrolment = Enrolment(security.clients, settings.enrolment_file, settings.enrolment_shown)
         return tls
-
-    async def _prove_engine(self) -> None:
-        if fault := self._engine_fault():
-            raise Stalled(fault)
-
-    async def _prove_journal(self) -> None:
-        if fault := self._journal_fault():
-            raise Stalled(fault)
 
     async def _take_reading(self, topic: str, payload: bytes) -> int:
         if self._engine is not None and self._engine.read_only:
@@ -542,39 +499,8 @@ class Gateway:
         """Return the problems of a gateway that accepts requests; empty without problems."""
         still = self._watchdog.still(time.monotonic()) if self._watchdog is not None else []
         clients = self._security.fault if self._security is not None else ""
-        return self._engine_fault() or self._journal_fault() or clients or "; ".join(still)
-
-    def _journal_fault(self) -> str:
-        engine = self._engine
-        if engine is None:
-            return ""
-        if engine.read_only:
-            return engine.read_only
-        if engine.storing and engine.busy_seconds > self.settings.engine.stall_after:
-            return f"Updates wait: the disk has not answered for {engine.busy_seconds:.0f} s"
-        return f"Updates are refused: {engine.storage_failing}" if engine.storage_failing else ""
-
-    def _engine_fault(self) -> str:
-        engine, limit = self._engine, self.settings.engine.stall_after
-        if engine is not None and self._ready and not engine.ready:
-            return "The thread that runs updates has ended; restart the gateway"
-        if engine is not None and not engine.storing and engine.busy_seconds > limit:
-            return (
-                f"Updates have not moved on for {engine.busy_seconds:.0f} s (engine.stall_after is {limit:g} s): one "
-                "update or subscription takes that long; wait for it, or restart the gateway"
-            )
-        return ""
-
-    def _busy(self) -> str:
-        """Return why requests wait long although the engine makes progress; empty if they do not."""
-        engine, limit = self._engine, self.settings.engine.stall_after
-        if engine is None or engine.waiting_seconds <= limit:
-            return ""
-        return (
-            f"busy: requests have waited for up to {engine.waiting_seconds:.0f} s (engine.stall_after is {limit:g} s), "
-            f"{engine.pending_updates} updates and {engine.due_timers} delayed updates are to be carried out; send "
-            "fewer, or cheaper ones (`edge engine` shows what they cost)"
-        )
+        engine = "" if (health := self._engine_health) is None else health.engine_fault() or health.journal_fault()
+        return engine or clients or "; ".join(still)
 
     def _health(self) -> Mapping[str, object]:
         engine, mappings, mqtt = self._engine, self._mappings, self._mqtt
@@ -592,7 +518,7 @@ class Gateway:
             health["last_restart"] = self.last_run.restart.to_message()
         if self._watchdog is not None:
             health["parts"] = self._watchdog.states()
-        if busy := self._busy():
+        if self._engine_health is not None and (busy := self._engine_health.busy()):
             health |= {"status": "degraded", "engine": busy}
         if engine is not None and engine.storage_failing:
             health["storage"] = engine.storage_failing
@@ -654,18 +580,6 @@ def _as_given(rights: Access) -> Access:
 
 def _connection(up: bool) -> str:
     return "connected" if up else "disconnected"
-
-
-def _costs(figures: Figures) -> Costs:
-    """Convert the figures of the performance model to metrics, in seconds."""
-    phases = {
-        "update": figures.update,
-        "lutt": figures.lutt,
-        "booster": figures.booster,
-        "notify": figures.notify,
-        "total": figures.total,
-    }
-    return Costs({name: (phase.count, phase.total / 1e9) for name, phase in phases.items()}, figures.hits)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

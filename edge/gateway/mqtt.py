@@ -17,14 +17,11 @@ from edge.adapters.mqtt_link import MqttLink
 from edge.adapters.settings import MqttSettings
 from edge.config import Settings, read_password
 from edge.engine.scheduling.scheduler import Scheduler
-from edge.gates.engine_interface import SessionEngine
-from edge.gates.guard import Guard
 from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
-from edge.gates.rate_limit import RateLimit
 from edge.gates.report_following import ReportSource
-from edge.gates.resume import ResumeRegistry
 from edge.gateway.announcing import Announcing
 from edge.gateway.bind import listening, url_host
+from edge.gateway.client_services import ClientServices
 from edge.gateway.errors import StartError
 from edge.gateway.mappings import Mappings
 from edge.gateway.probes import connects
@@ -58,29 +55,23 @@ class Mqtt:
         self,
         settings: Settings,
         engine: Scheduler,
-        sessions: SessionEngine,
+        services: ClientServices,
         mappings: Mappings,
         metrics: Metrics,
         *,
-        guard: Guard,
-        rate_limit: RateLimit,
-        resume_registry: ResumeRegistry,
         health: Callable[[], Mapping[str, object]],
         streams: Callable[[], ReportSource | None],
         rights: Callable[[str], Access | None],
     ) -> None:
-        """`sessions`: engine of the clients of the gate. `health` returns the report that the gate publishes. `streams`
-        returns the RDF streams; None without them. `rights` returns the rights of a registered client.
+        """`health` returns the report that the gate publishes. `streams` returns the RDF streams; None without them.
+        `rights` returns the rights of a registered client.
         """
         self._rights = rights
         self._settings = settings
         self._engine = engine
-        self._sessions = sessions
+        self._services = services
         self._mappings = mappings
         self._metrics = metrics
-        self._guard = guard
-        self._rate_limit = rate_limit
-        self._resume_registry = resume_registry
         self._health = health
         self._streams = streams
         self._connection: MqttSettings
@@ -113,8 +104,8 @@ class Mqtt:
             return "disconnected"
         return "connected" if self.adapter is not None and self.adapter.subscribed else "not subscribed"
 
-    async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
-        """Connect; `stack` stops it. `tls`: for the secure port of the embedded broker. Raises `StartError`."""
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Connect; `stack` stops it. Raises `StartError`."""
         if not self._settings.mqtt.broker:
             await self._start_broker(stack)
         adapter = await self._start_adapter(stack)
@@ -135,7 +126,7 @@ class Mqtt:
         else:
             gate = self.gate
             await _answered(lambda: gate is None or gate.connected)
-            await self._open_broker(self.broker, tls)
+            await self._open_broker(self.broker, self._services.tls)
 
     async def _start_sparkplug(self, stack: AsyncExitStack) -> None:
         if not self._settings.sparkplug.enabled:
@@ -155,7 +146,7 @@ class Mqtt:
     async def _start_broker(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         root = settings.mqtt_gate.root if settings.runs_mqtt_gate else ""
-        auth = TokenAuth(self._guard, root) if settings.security.enabled else None
+        auth = TokenAuth(self._services.guard, root) if settings.security.enabled else None
         self.broker = broker = EmbeddedBroker(settings.mqtt, auth)
         await broker.start()
         stack.push_async_callback(broker.stop)
@@ -284,14 +275,14 @@ class Mqtt:
             # The embedded broker would close the gateway's own connection for a larger packet.
             largest = min(largest, max(_PACKET_OVERHEAD, settings.mqtt.max_message - _PACKET_OVERHEAD))
         gate = MqttGate(
-            self._sessions,
+            self._services.sessions,
             settings.mqtt_gate.model_copy(update={"max_result": largest, "queries_dir": settings.queries_dir}),
             self._metrics,
             self._link,
             self._health,
-            guard=self._guard,
-            rate_limit=self._rate_limit,
-            resume_registry=self._resume_registry,
+            guard=self._services.guard,
+            rate_limit=self._services.rate_limit,
+            resume_registry=self._services.resume_registry,
             strays=self._unhandled_topics,
             query_timeout=settings.engine.query_timeout,
             stop_timeout=settings.shutdown.timeout * 0.2,

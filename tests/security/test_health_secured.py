@@ -79,7 +79,7 @@ def test_no_error_text_is_published():
 
 async def test_an_administrator_sees_the_reason_of_a_stall(harness, monkeypatch):
     operator = await harness.member("operator", OPERATOR)
-    monkeypatch.setattr(harness.gateway, "_engine_fault", lambda: "a text of the fault")
+    monkeypatch.setattr(harness.gateway._engine_health, "engine_fault", lambda: "a text of the fault")
     unauthenticated, all_of_it = await health(harness), await health(harness, operator)
     assert (unauthenticated.status_code, all_of_it.status_code) == (503, 503)
     assert "a text of the fault" not in unauthenticated.text
