@@ -151,7 +151,7 @@ def test_the_state_says_installing_before_the_request_is_gone(box, monkeypatch):
 def test_no_update_replaces_the_system_before_one_on_trial(box):
     received(box, WORKS)
     (box / "trial").write_text("A 2.0")
-    with pytest.raises(SystemExit, match="on trial"):
+    with pytest.raises(SystemExit, match="not confirmed yet"):
         update.main()
     assert state(box)["state"] == "failed"
     assert not (box / "seen").exists()

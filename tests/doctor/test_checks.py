@@ -343,7 +343,7 @@ def test_update(machine):
     (machine.root / "data/rauc").mkdir(parents=True)
     assert only(update.check(machine.around())).state == "ok"
     machine.put("data/rauc/trial", "B 7.0")
-    assert "7.0 is on trial" in only(update.check(machine.around())).what
+    assert "7.0 is not confirmed yet" in only(update.check(machine.around())).what
     machine.put("data/rauc/undone", "B 7.0")
     assert "7.0 was undone" in only(update.check(machine.around())).what
 

@@ -1,4 +1,4 @@
-"""Check for a system update that was undone or is on trial. Only images have such updates."""
+"""Check for a system update that was undone, or is not confirmed yet. Only images have such updates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge.doctor.finding import Finding, ok
 
 
 def check(around: DoctorContext) -> Iterator[Finding]:
-    """Check the files that the image writes for an update on trial and for an undone update."""
+    """Check the files that the image writes for an unconfirmed update and for an undone one."""
     kept = around.root / "data/rauc"
     if undone := _version(kept / "undone").partition(" ")[2]:
         yield Finding(
@@ -23,12 +23,12 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         version = trial.partition(" ")[2]
         yield Finding(
             "warning",
-            f"the update to {version} is on trial",
+            f"the update to {version} is not confirmed yet",
             "it is undone if its gateway does not become healthy",
             "if the host was not restarted since the installation: `reboot`",
         )
     elif kept.is_dir():
-        yield ok("no update was undone, and none is on trial")
+        yield ok("no update was undone, and none waits for its confirmation")
 
 
 def _version(file: Path) -> str:

@@ -142,7 +142,7 @@ export const TEXTS = {
   "update.failed": "Die Aktualisierung wurde nicht installiert: {reason}",
   "update.restart": "Mit der Aktualisierung neu starten",
   "update.restarting": "Die Box startet neu…",
-  "update.trial": "{version} läuft auf Probe und wird zurückgenommen, wenn das Gateway nicht arbeitet.",
+  "update.trial": "{version} ist noch nicht bestätigt und wird zurückgenommen, wenn das Gateway nicht arbeitet.",
   "update.undone": "{version} wurde zurückgenommen, weil das Gateway nicht arbeitete. Die Box läuft mit dem System davor.",
   "settings.title": "Einstellungen",
   "settings.text": "Die geltenden Einstellungen. Ändern Sie sie in der Einstellungsdatei oder durch Umgebungsvariablen und starten das Gateway neu.",

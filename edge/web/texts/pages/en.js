@@ -142,7 +142,7 @@ export const TEXTS = {
   "update.failed": "The update was not installed: {reason}",
   "update.restart": "Restart into the update",
   "update.restarting": "The box restarts…",
-  "update.trial": "{version} is on trial: it is undone if its gateway does not become healthy.",
+  "update.trial": "{version} is not confirmed yet: it is undone if its gateway does not become healthy.",
   "update.undone": "{version} was undone, because its gateway did not become healthy. The box runs the system before it.",
   "settings.title": "Settings",
   "settings.text": "The settings in effect. Change them in the settings file or by environment variables, and start the gateway again.",

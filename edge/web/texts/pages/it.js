@@ -142,7 +142,7 @@ export const TEXTS = {
   "update.failed": "L'aggiornamento non è stato installato: {reason}",
   "update.restart": "Riavvia con l'aggiornamento",
   "update.restarting": "Il dispositivo si riavvia…",
-  "update.trial": "{version} è in prova: viene annullato se il suo gateway non funziona.",
+  "update.trial": "{version} non è ancora confermato: viene annullato se il suo gateway non funziona.",
   "update.undone": "{version} è stato annullato perché il suo gateway non funzionava. Il dispositivo usa il sistema precedente.",
   "settings.title": "Impostazioni",
   "settings.text": "Le impostazioni in vigore. Cambiale nel file delle impostazioni o con variabili d'ambiente, e riavvia il gateway.",

@@ -55,7 +55,7 @@ def install() -> None:
     """Install the update, and remove its file."""
     try:
         if trial.slot_of(trial.TRIAL) == trial.booted():
-            raise ValueError("the running system is on trial: wait until it is confirmed, or undone")
+            raise ValueError("the running system is not confirmed yet: wait until it is confirmed, or undone")
         clear(BUNDLE)
         rename(INCOMING / "update.raucb", BUNDLE)
         if not stat.S_ISREG(BUNDLE.lstat().st_mode):
