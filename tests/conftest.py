@@ -43,7 +43,7 @@ KINDS = {
     "forks": (
         *("engine/test_demotion", "engine/test_durable_subscriptions", "engine/test_earlier_index"),
         *("engine/test_fault_stories", "engine/test_first_results", "engine/test_forked_evaluation"),
-        *("engine/test_long_updates", "engine/test_oracle", "engine/test_renewal", "engine/test_result_charge"),
+        *("engine/test_long_updates", "engine/test_oracle", "engine/test_full_refresh", "engine/test_result_charge"),
         *("engine/test_staged_changes", "engine/test_update_plans"),
     ),
     "integration": (

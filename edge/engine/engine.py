@@ -285,7 +285,7 @@ class Engine:
         self, update: PreparedUpdate, now: int, attempt: UpdateAttempt, staged: StagedChange
     ) -> Executed:
         """Prepare a piece of a change and raise `Unfinished`, or apply it. After an `EdgeError` nothing has changed."""
-        renewals: list[Activation] = []
+        refreshes: list[Activation] = []
         try:
             if attempt.conflict:
                 self.attempts.end_reading(attempt)
@@ -298,10 +298,10 @@ class Engine:
             if update.condition is not None:
                 self.preconditions.check(update.condition)
             # The order matters: `settle` computes the change for the current state, and until `apply` nothing else may
-            # change the graph. Old results of renewed subscriptions must be read before `apply`.
+            # change the graph. Old results of refreshed subscriptions must be read before `apply`.
             changes = staged.settle()
             growth = self._graph_quota.take(changes, update.access, update.source, applied=False)
-            renewals = self.spus.replacement.detach_large(staged.net, staged.ids)
+            refreshes = self.spus.replacement.detach_large(staged.net, staged.ids)
             transaction = staged.apply()
         except Unfinished:
             raise
@@ -310,7 +310,7 @@ class Engine:
             self.attempts.end_staged(attempt, staged, applied=False)
             raise Unfinished from None
         except BaseException:
-            self.spus.undo(renewals)
+            self.spus.undo(refreshes)
             self.attempts.end_staged(attempt, staged, applied=False)
             raise
         self.attempts.end_staged(attempt, staged, applied=True)
@@ -320,9 +320,9 @@ class Engine:
         try:
             executed = self._complete(update, now, transaction, changes, began, growth)
         except BaseException:
-            self.spus.undo(renewals)
+            self.spus.undo(refreshes)
             raise
-        executed.activations += renewals
+        executed.activations += refreshes
         executed.encoded = staged.encoded
         self._unshown.append(executed.changes)
         if self._ledger is not None and executed.ledger_statements:

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from scheduler_harness import WAIT, Client, evaluated
 from test_first_results import QUERIES, change
-from test_renewal import Simulation, _large
+from test_full_refresh import Simulation, _large
 from test_staged_changes import COUNT, data
 
 from edge.engine.store.earlier_index import EarlierIndex

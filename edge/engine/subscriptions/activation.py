@@ -27,8 +27,8 @@ class Activation:
     exceeded: bool = False
     """Whether the update exceeds a limit of the query."""
     old: OldResults | None = None
-    """Source of the result from before the update, if the SPU is demoted or renewed."""
+    """Source of the result from before the update, if the SPU is demoted or refreshed."""
     number: int = 0
     """Index of its result there."""
-    renews: bool = False
-    """Whether an incremental SPU was detached, to be renewed after the commit."""
+    refreshes: bool = False
+    """Whether an incremental SPU was detached, to be refreshed after the commit."""

@@ -53,9 +53,9 @@ class DeferredFirstResult:
         self._changes: Weights = Bag()
         """Solutions that were added and removed since the state of the forked process."""
         self._rows: Bag[results.Row] = Bag()
-        renewal = pending.renewal
-        self._difference = None if renewal is None else Bag(renewal.since)
-        """The rows minus those that the subscribers of a renewal have; None for new subscribers."""
+        refresh = pending.refresh
+        self._difference = None if refresh is None else Bag(refresh.since)
+        """The rows minus those that the subscribers of a full refresh have; None for new subscribers."""
         self._started = False
         self._length = 0
 
@@ -101,7 +101,7 @@ class DeferredFirstResult:
         return Delta.of(self._variables, self._rows.items())
 
     def difference(self) -> Delta:
-        """Return the difference to the rows that the subscribers of the renewal have."""
+        """Return the difference to the rows that the subscribers of the refresh have."""
         return Delta.of(self._variables, (self._difference or {}).items())
 
     def end(self, world: World) -> None:

@@ -16,9 +16,9 @@ from edge.engine.faults import without_frames
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.subscriptions.deferred_first_result import read_rows, write_rows
+from edge.engine.subscriptions.full_refresh import FullRefresh
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
-from edge.engine.subscriptions.renewal import Renewal
 from edge.protocol.bag import Bag
 from edge.protocol.errors import EdgeError
 from edge.protocol.results import Row
@@ -46,8 +46,8 @@ class OldResults:
     """Sign of the numbers of occurrences."""
     used: bool = False
     """Whether a thread waits for the process, or the process was ended."""
-    waiting: list[tuple[ReevaluatedSpu | Renewal, Any]] = field(default_factory=list)
-    """Subscriptions to demote or renew, each with the effect of the update on it."""
+    waiting: list[tuple[ReevaluatedSpu | FullRefresh, Any]] = field(default_factory=list)
+    """Subscriptions to demote or refresh, each with the effect of the update on it."""
 
     def read(self) -> list[Rows | EdgeError]:
         """Wait for the results, each of which may be an error. May run on any thread. Raises as `Child.result` does."""

@@ -12,17 +12,17 @@ from edge.engine.requests import ActiveSubscription, Delta
 from edge.engine.subscriptions.deferred_first_result import DeferredFirstResult, evaluate
 from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.first_results import FirstResults, PendingFirstResult, Started
+from edge.engine.subscriptions.full_refresh import FullRefresh
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.plan_group import PlanGroup
-from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Subscriber
 from edge.engine.subscriptions.spu_registry import SpuRegistry
 from edge.protocol.errors import NotReady, ResultTooLarge
 
 
 class FirstResultDelivery:
-    """Delivery of whole results to new subscribers of incremental queries, and of differences to renewed ones."""
+    """Delivery of whole results to new subscribers of incremental queries, and of differences to refreshed ones."""
 
     def __init__(self, world: World, registry: SpuRegistry, delivery: NotificationDelivery, quota: ByteQuota) -> None:
         """`quota` is charged for the results."""
@@ -91,7 +91,7 @@ class FirstResultDelivery:
         world, rules, pending = self._world, self._world.rules, wanted.pending
         group, open_ = self._registry.group(wanted.query)
         spu, new = group.members.get(open_), None
-        if spu is not None and not spu.begun and pending.renewal is None:
+        if spu is not None and not spu.begun and pending.refresh is None:
             spu.deferred_results[0].pending.append(pending)
             return None
         try:
@@ -118,7 +118,7 @@ class FirstResultDelivery:
             world.graph.budget.begin()
             if not deferred.take(world):
                 return True
-            whole = deferred.result() if any(each.renewal is None for each in deferred.pending) else None
+            whole = deferred.result() if any(each.refresh is None for each in deferred.pending) else None
             difference = deferred.difference()
             spu.begun_outside(world, deferred)
             self._welcome_all(spu, deferred, whole, difference)
@@ -139,9 +139,9 @@ class FirstResultDelivery:
     def _welcome_all(
         self, spu: IncrementalSpu, deferred: DeferredFirstResult, whole: Delta | None, difference: Delta
     ) -> None:
-        """Give new subscribers the whole result, and those of a renewal the difference to their result."""
+        """Give new subscribers the whole result, and those of a full refresh the difference to their result."""
         for pending in deferred.pending:
-            newcomers = [pending.subscriber] if pending.renewal is None else pending.renewal.subscribers.values()
+            newcomers = [pending.subscriber] if pending.refresh is None else pending.refresh.subscribers.values()
             # All enter before the first is notified, so that the end of one does not end the SPU of the others.
             for subscriber in newcomers:
                 self._registry.enter(spu, subscriber)
@@ -151,25 +151,25 @@ class FirstResultDelivery:
             outcome: ActiveSubscription | Exception = ActiveSubscription(subscriber.spuid, subscriber.alias)
             try:
                 spu.account()
-                if whole is not None and pending.renewal is None:
+                if whole is not None and pending.refresh is None:
                     lost = subscriber.notify(whole)
                     if lost is not None:
                         raise lost
             except Exception as error:  # noqa: BLE001  the fault of one subscriber must not affect the others
-                if pending.renewal is None:
+                if pending.refresh is None:
                     self._registry.destroy(subscriber.spuid)
                 outcome = error
             else:
-                if pending.renewal is not None:
-                    self._renewed(pending.renewal, difference)
+                if pending.refresh is not None:
+                    self._refreshed(pending.refresh, difference)
             pending.ready(outcome)
         self._registry.end_idle(spu)
 
-    def _renewed(self, renewal: Renewal, difference: Delta) -> None:
-        """Notify the subscribers of a finished renewal. They belong to an incremental SPU again."""
-        # Taken first, so that ending the renewal does not end its subscribers.
-        subscribers = list(renewal.subscribers.values())
-        renewal.subscribers.clear()
-        self._registry.end_renewal(renewal)
+    def _refreshed(self, refresh: FullRefresh, difference: Delta) -> None:
+        """Notify the subscribers of a finished refresh. They belong to an incremental SPU again."""
+        # Taken first, so that ending the refresh does not end its subscribers.
+        subscribers = list(refresh.subscribers.values())
+        refresh.subscribers.clear()
+        self._registry.end_refresh(refresh)
         if difference.added or difference.removed:
             self._delivery.notify(subscribers, difference, Incidents())

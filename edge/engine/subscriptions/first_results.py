@@ -32,7 +32,7 @@ FIRST_STEPS: Final = 5_000
 """Steps of a first result on the writer's thread: about 10 ms with its rows."""
 
 DEMOTIONS: Final = 4
-"""Limit of concurrent processes that find results for demotions and renewals."""
+"""Limit of concurrent processes that find results for demotions and refreshes."""
 
 Started = tuple[IncrementalSpu, DeferredFirstResult, Child[list[list[bytes]]]]
 """An SPU, its first result in progress, and the process that evaluates it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edge.engine.requests import ActiveSubscription
-from edge.engine.subscriptions.renewal import Renewal
+from edge.engine.subscriptions.full_refresh import FullRefresh
 from edge.engine.subscriptions.spu import Subscriber
 
 Ready = Callable[[ActiveSubscription | Exception], None]
@@ -21,5 +21,5 @@ class PendingSubscriber:
     ready: Ready
     silent: bool = False
     """Whether the subscriber has the result already, from the previous process of the gateway."""
-    renewal: Renewal | None = None
+    refresh: FullRefresh | None = None
     """If set, its subscribers receive the difference to their result, in place of `subscriber`."""

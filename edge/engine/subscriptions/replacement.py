@@ -1,4 +1,4 @@
-"""Replacement of SPUs for which an update is too expensive: demotion (see `demotion`) and renewal (see `renewal`)."""
+"""Replacement of SPUs for which an update is too expensive, see `demotion` and `full_refresh`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.delta_evaluation import Changes
 from edge.engine.subscriptions.demotion import OldResults, Rows
 from edge.engine.subscriptions.first_results import DEMOTIONS, FirstResults, PendingFirstResult
+from edge.engine.subscriptions.full_refresh import FullRefresh
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.pending_subscriber import PendingSubscriber
 from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
 from edge.engine.subscriptions.reevaluation import Reevaluation
-from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Subscriber
 from edge.engine.subscriptions.spu_registry import SpuRegistry
 from edge.protocol.errors import EdgeError, NotReady, ResultTooLarge
@@ -36,15 +36,15 @@ from edge.protocol.errors import EdgeError, NotReady, ResultTooLarge
 _MOST_HITS: Final = 20_000
 """Limit of hits of a large change that all subscriptions together follow: about 200 ms."""
 _SMALL_GROUP: Final = 8
-"""Number of members up to which a plan group is renewed as a whole. Hits of larger groups are followed first."""
+"""Number of members up to which a plan group is refreshed as a whole. Hits of larger groups are followed first."""
 _MOST_OF_SMALL: Final = 500
 """Limit of hits of one small group that are followed."""
 _FEW_HITS: Final = 50
-"""Hits of a subscription that are always followed, because a renewal would take longer."""
+"""Hits of a subscription that are always followed, because a full refresh would take longer."""
 
 
 class Replacement:
-    """Demotions and renewals of one engine."""
+    """Demotions and refreshes of one engine."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Replacement:
         self.processes = 0
         """Number of processes that find results from before an update."""
         self.replaced: Callable[[str], None] = lambda spuid: None
-        """Called with the spuid of a subscription that is demoted or renewed."""
+        """Called with the spuid of a subscription that is demoted or refreshed."""
 
     def steps(self, transaction: Transaction) -> int | None:
         """Return the step budget of an update for one subscription; None, for no limit of its own, without demotion."""
@@ -83,7 +83,7 @@ class Replacement:
     def detach_large(self, quads: Mapping[Quad, bool], ids: Ids) -> list[Activation]:
         """Detach the SPUs with many hits of a large change, before the change is applied to the graph.
 
-        `notify` renews them after the commit; `undo` attaches them again.
+        `notify` refreshes them after the commit; `undo` attaches them again.
         """
         if self._first_results.steps is None:
             return []
@@ -95,9 +95,9 @@ class Replacement:
         for spu in spus:
             self._registry.detach(spu)
         return [
-            Activation(spu, renews=True, old=old, number=begun.index(spu))
+            Activation(spu, refreshes=True, old=old, number=begun.index(spu))
             if spu.begun
-            else Activation(spu, renews=True)
+            else Activation(spu, refreshes=True)
             for spu in spus
         ]
 
@@ -131,7 +131,7 @@ class Replacement:
         self.processes += 1
         return OldResults(child, [len(spu.variables) for spu in spus], sign)
 
-    def renew(self, spu: IncrementalSpu, activation: Activation) -> None:
+    def refresh(self, spu: IncrementalSpu, activation: Activation) -> None:
         """End an SPU, and have its query evaluated again for its subscribers."""
         wanted: list[PendingSubscriber] = []
         for deferred in list(spu.deferred_results):
@@ -140,14 +140,14 @@ class Replacement:
             spu.abandon(self._world, deferred)
         old = activation.old
         if spu.subscribers and old is not None:
-            renewal = Renewal(spu.query, self._quota)
+            refresh = FullRefresh(spu.query, self._quota)
             for spuid, subscriber in spu.subscribers.items():
-                self._registry.enter(renewal, subscriber)
+                self._registry.enter(refresh, subscriber)
                 self.replaced(spuid)
             spu.subscribers.clear()
-            self._registry.renewals[renewal] = None
-            old.waiting.append((renewal, activation))
-            self._fetch(old, next(iter(renewal.subscribers.values())).client)
+            self._registry.refreshes[refresh] = None
+            old.waiting.append((refresh, activation))
+            self._fetch(old, next(iter(refresh.subscribers.values())).client)
         self._registry.release(spu)
         for pending in wanted:
             self._first_results.put(PendingFirstResult(spu.query, pending))
@@ -179,7 +179,7 @@ class Replacement:
         self._fetch(old, min(new.clients, default=GATEWAY))
 
     def end_unwanted(self, activations: Iterable[Activation]) -> None:
-        """End the processes of demotions and renewals that do not take place."""
+        """End the processes of demotions and refreshes that do not take place."""
         for activation in activations:
             if activation.old is not None and not activation.old.used:
                 activation.old.used = True
@@ -194,19 +194,19 @@ class Replacement:
 
     def _go_on(
         self,
-        waiting: Sequence[tuple[ReevaluatedSpu | Renewal, Activation]],
+        waiting: Sequence[tuple[ReevaluatedSpu | FullRefresh, Activation]],
         found: Sequence[Rows | EdgeError] | Exception,
     ) -> None:
-        """Continue demotions and renewals after their old results were read."""
+        """Continue demotions and refreshes after their old results were read."""
         # One forked process serves all of them, so it counts once.
         self.processes -= 1
         for spu, activation in waiting:
             result = found if isinstance(found, Exception) else found[activation.number]
-            if isinstance(spu, Renewal):
+            if isinstance(spu, FullRefresh):
                 if isinstance(result, Exception):
-                    self._renewal_over(spu, result)
+                    self._refresh_over(spu, result)
                 else:
-                    self._start_renewal(spu, result)
+                    self._start_refresh(spu, result)
                 continue
             if spu.ended:
                 continue
@@ -217,25 +217,25 @@ class Replacement:
             self._reevaluation.mark(spu, activation.at)
             self._reevaluation.delivered(spu)
 
-    def _start_renewal(self, renewal: Renewal, since: Rows) -> None:
-        if not renewal.subscribers:
-            self._registry.end_renewal(renewal)
+    def _start_refresh(self, refresh: FullRefresh, since: Rows) -> None:
+        if not refresh.subscribers:
+            self._registry.end_refresh(refresh)
         else:
-            renewal.has(since)
-            client = next(iter(renewal.subscribers.values())).client
-            # A placeholder: the subscribers of the renewal get the difference, not a first result.
+            refresh.has(since)
+            client = next(iter(refresh.subscribers.values())).client
+            # A placeholder: the subscribers of the refresh get the difference, not a first result.
             nobody = Subscriber("", None, lambda _: None, client=client)
-            pending = PendingSubscriber(nobody, partial(self._renewal_over, renewal), renewal=renewal)
-            self._first_results.put(PendingFirstResult(renewal.query, pending))
+            pending = PendingSubscriber(nobody, partial(self._refresh_over, refresh), refresh=refresh)
+            self._first_results.put(PendingFirstResult(refresh.query, pending))
 
-    def _renewal_over(self, renewal: Renewal, outcome: ActiveSubscription | Exception) -> None:
-        """End the subscribers of a failed renewal, unless it failed because the engine stops."""
+    def _refresh_over(self, refresh: FullRefresh, outcome: ActiveSubscription | Exception) -> None:
+        """End the subscribers of a failed refresh, unless it failed because the engine stops."""
         if isinstance(outcome, Exception) and not isinstance(outcome, NotReady):
             reason = Incidents().reason(outcome, "updating")
-            for subscriber in list(renewal.subscribers.values()):
+            for subscriber in list(refresh.subscribers.values()):
                 subscriber.fail(reason)
                 self._registry.destroy(subscriber.spuid)
-            self._registry.end_renewal(renewal)
+            self._registry.end_refresh(refresh)
 
     def _refuse_demoted(self, spu: ReevaluatedSpu, error: Exception, reason: str) -> None:
         self._delivery.end(spu, reason)
@@ -246,7 +246,7 @@ class Replacement:
 
 
 def _costly_members(hits: Mapping[GroupTrigger[IncrementalSpu], Changes]) -> Iterator[IncrementalSpu]:
-    """Yield the SPUs that a change with these hits renews: those with many hits, in groups with many hits.
+    """Yield the SPUs that a change with these hits refreshes: those with many hits, in groups with many hits.
 
     To follow the change in them would block the writer too long.
     """

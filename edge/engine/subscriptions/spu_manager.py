@@ -78,7 +78,7 @@ class SpuManager:
     @property
     def pending(self) -> int:
         """Number of queries whose subscribers do not yet have the result of the last commit."""
-        return self.reevaluation.pending + len(self.registry.renewals)
+        return self.reevaluation.pending + len(self.registry.refreshes)
 
     def prepare(self, request: QueryRequest) -> PreparedQuery:
         """Compile a query. Raises `ParsingFailed`, `Forbidden`. May run on any thread."""
@@ -214,7 +214,7 @@ class SpuManager:
         self.replacement.end_unwanted(activations)
         for activation in activations:
             spu = activation.spu
-            if activation.renews:
+            if activation.refreshes:
                 assert isinstance(spu, IncrementalSpu)  # noqa: S101
                 self.registry.attach(spu)
                 continue
@@ -240,8 +240,8 @@ class SpuManager:
         incidents = Incidents()
         for activation in activations:
             spu = activation.spu
-            if activation.renews and isinstance(spu, IncrementalSpu):
-                self.replacement.renew(spu, activation)
+            if activation.refreshes and isinstance(spu, IncrementalSpu):
+                self.replacement.refresh(spu, activation)
             elif activation.old is not None and isinstance(spu, IncrementalSpu) and not spu.ended:
                 self.replacement.demote(spu, activation, incidents)
             elif activation.failure:

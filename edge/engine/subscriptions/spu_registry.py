@@ -10,10 +10,10 @@ from edge.engine.queries.incremental_plan import QueryPlan
 from edge.engine.queries.query_plans import PlanMember, Singular
 from edge.engine.queries.subscription_index import Dependencies, SubscriptionIndex
 from edge.engine.requests import Sink
+from edge.engine.subscriptions.full_refresh import FullRefresh
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.plan_group import GroupTrigger, MemoLimit, PlanGroup, open_places
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu
-from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Spu, Subscriber
 from edge.protocol.errors import NotFound
 from edge.protocol.results import Term
@@ -34,13 +34,13 @@ class SpuRegistry:
         self.singular: dict[Singular, ReevaluatedSpu] = {}
         self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
         """Demoted SPUs, by plan and constants."""
-        self.renewals: dict[Renewal, None] = {}
+        self.refreshes: dict[FullRefresh, None] = {}
         self.by_spuid: dict[str, Spu] = {}
         """The SPU of each subscription."""
         self.awaited: set[str] = set()
         """Subscriptions that get their notifications before the clients get the answers to their updates."""
         self.count = 0
-        """Number of SPUs, without renewals."""
+        """Number of SPUs, without refreshes."""
         self.damaged: dict[Spu, None] = {}
         """SPUs that an error stopped half-way."""
 
@@ -199,10 +199,10 @@ class SpuRegistry:
             self.watchers.remove(key, spu)
         self.graph_watchers.pop(spu, None)
 
-    def end_renewal(self, renewal: Renewal) -> None:
-        """Remove a renewal without subscribers."""
-        self.renewals.pop(renewal, None)
-        renewal.end(self._world)
+    def end_refresh(self, refresh: FullRefresh) -> None:
+        """Remove a full refresh without subscribers."""
+        self.refreshes.pop(refresh, None)
+        refresh.end(self._world)
 
 
 def _key(query: PlanMember) -> tuple[QueryPlan, tuple[Term, ...]]:

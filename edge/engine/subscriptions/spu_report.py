@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal, get_args
 
+from edge.engine.subscriptions.full_refresh import FullRefresh
 from edge.engine.subscriptions.incremental_spu import IncrementalSpu
 from edge.engine.subscriptions.reevaluated_spu import ReevaluatedSpu, Usage
-from edge.engine.subscriptions.renewal import Renewal
 from edge.engine.subscriptions.spu import Spu
 from edge.engine.subscriptions.spu_registry import SpuRegistry
 
@@ -73,7 +73,7 @@ def report(registry: SpuRegistry, cost: Cost, most: int) -> SpuReports:
 def _report(spu: Spu) -> SpuReport:
     subscribers = list(spu.subscribers.values())
     clients = Counter(subscriber.client for subscriber in subscribers)
-    assert isinstance(spu, IncrementalSpu | Renewal | ReevaluatedSpu), "there are three kinds"  # noqa: S101
+    assert isinstance(spu, IncrementalSpu | FullRefresh | ReevaluatedSpu), "there are three kinds"  # noqa: S101
     reason, usage = (spu.query.reason, replace(spu.usage)) if isinstance(spu, ReevaluatedSpu) else ("", None)
     return SpuReport(
         spu.query.request.sparql[:_TEXT],

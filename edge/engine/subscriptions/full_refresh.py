@@ -1,4 +1,4 @@
-"""Renewal: replaces incremental evaluation for one large change that has many hits in a subscription.
+"""Full refresh: replaces incremental evaluation for one large change that has many hits in a subscription.
 
 Following such a change quad by quad would block the writer for 10 microseconds for each quad and subscription. So the
 writer forks a process before it applies the change; this process finds the old result. After the commit the query is
@@ -21,8 +21,8 @@ _CELL: Final = 150
 """Approximate bytes of a cell in the old result."""
 
 
-class Renewal(Spu):
-    """The subscribers of a query that is renewed, until they receive the difference."""
+class FullRefresh(Spu):
+    """The subscribers of a query that is refreshed, until they receive the difference."""
 
     __slots__ = ("query", "since")
 

@@ -1,4 +1,4 @@
-"""Renewal: subscriptions with many changes restart their evaluation, and their notifications stay exact."""
+"""Full refresh: subscriptions with many changes restart their evaluation, and their notifications stay exact."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Simulation(Base):
         self.check()
 
     @property
-    def renewing(self) -> int:
-        return len(self.engine.spus.registry.renewals)
+    def refreshing(self) -> int:
+        return len(self.engine.spus.registry.refreshes)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
     author = random.Random(seed)
     simulation = Simulation()
     simulation.commit(*(change(author) for _ in range(12)))
-    renewing = 0
+    refreshing = 0
     for _ in range(150):
         match author.randrange(12):
             case 0 | 1:
@@ -89,10 +89,10 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
                 simulation.fetched()
             case _ if simulation.tasks:
                 simulation.take(author.randrange(len(simulation.tasks)))
-        renewing = max(renewing, simulation.renewing)
+        refreshing = max(refreshing, simulation.refreshing)
     simulation.settle()
-    assert renewing or first_steps < 0, "a story without renewals proves nothing"
-    assert simulation.renewing == 0
+    assert refreshing or first_steps < 0, "a story without refreshes proves nothing"
+    assert simulation.refreshing == 0
     for follower in simulation.followers:
         if not follower.gone:
             assert isinstance(simulation.spu(follower), IncrementalSpu)
@@ -103,7 +103,7 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
     assert len(dictionary) == 1, "terms of results that nobody keeps"
 
 
-def test_a_renewed_subscription_ends_if_the_new_result_is_too_large(large_ones):
+def test_a_refreshed_subscription_ends_if_the_new_result_is_too_large(large_ones):
     simulation = Simulation(query_rules(max_query_memory=512 * 4))
     follower = simulation.subscribe("SELECT ?s ?o { ?s <urn:p> ?o }")
     simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
