@@ -102,7 +102,26 @@ class Work(ABC):
         """Answer the client with an error: the work was not executed, or was undone."""
 
 
-class Updates(Work):
+class _Compiled(Generic[T]):
+    """Work whose text another thread may compile. `T`: the compiled text."""
+
+    _compiled: Future[T] | None = None
+    """None: the text is compiled already, or when the work begins."""
+
+    @property
+    def ready(self) -> bool:
+        """See `Work`."""
+        return self._compiled is None or self._compiled.done()
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """See `Work`."""
+        if self._compiled is None:
+            action()
+        else:
+            self._compiled.add_done_callback(lambda _: action())
+
+
+class Updates(_Compiled[Sequence[PreparedUpdate]], Work):
     """Updates of one request."""
 
     def __init__(self, engine: Engine, requests: Sequence[UpdateRequest]) -> None:
@@ -114,7 +133,6 @@ class Updates(Work):
         self.future: Future[list[UpdateOutcome]] = _begun()
         self._engine = engine
         self._prepared: Sequence[PreparedUpdate] = ()
-        self._compiled: Future[Sequence[PreparedUpdate]] | None = None
 
     def compiled(self, updates: Sequence[PreparedUpdate]) -> None:
         """Set the compiled updates."""
@@ -124,18 +142,6 @@ class Updates(Work):
         """Return a future for the compiled updates. Another thread compiles long texts while the work waits."""
         self._compiled = Future()
         return self._compiled
-
-    @property
-    def ready(self) -> bool:
-        """Whether they are compiled."""
-        return self._compiled is None or self._compiled.done()
-
-    def when_ready(self, action: Callable[[], None]) -> None:
-        """See `Work`."""
-        if self._compiled is None:
-            action()
-        else:
-            self._compiled.add_done_callback(lambda _: action())
 
     def execute(self, now: int) -> None:
         """Run them, all or none."""
@@ -188,7 +194,7 @@ class Write(Work):
         self._done(error)
 
 
-class Schedule(Work):
+class Schedule(_Compiled[Sequence[PreparedUpdate]], Work):
     """An update to be run later."""
 
     def __init__(
@@ -196,7 +202,7 @@ class Schedule(Work):
     ) -> None:
         """A delay begins now. `checked`: long texts are compiled as a syntax check while the work waits."""
         super().__init__()
-        self._checked = checked
+        self._checked = self._compiled = checked
         self.source, self.priority = request.source, request.access.priority
         self.future: Future[TimerConfirmation] = _begun()
         self._timers = timers
@@ -205,15 +211,6 @@ class Schedule(Work):
         self._name = name
         self._arrival = timers.arrival()
         self._scheduled: TimerConfirmation
-
-    @property
-    def ready(self) -> bool:
-        """Whether its text is checked."""
-        return self._checked.done()
-
-    def when_ready(self, action: Callable[[], None]) -> None:
-        """See `Work`."""
-        self._checked.add_done_callback(lambda _: action())
 
     def execute(self, now: int) -> None:
         """Store the delayed update."""
@@ -371,7 +368,7 @@ class Task(Generic[T]):
             fail(self.future, error)
 
 
-class DeferredTask(Task[T]):
+class DeferredTask(_Compiled[Any], Task[T]):
     """A task whose outcome comes later. Its action gets a function to call with the outcome or an error."""
 
     def __init__(
@@ -385,18 +382,6 @@ class DeferredTask(Task[T]):
         super().__init__(_never, source, priority)
         self._begin = action
         self._compiled = compiled
-
-    @property
-    def ready(self) -> bool:
-        """See `Work`."""
-        return self._compiled is None or self._compiled.done()
-
-    def when_ready(self, action: Callable[[], None]) -> None:
-        """See `Work`."""
-        if self._compiled is None:
-            action()
-        else:
-            self._compiled.add_done_callback(lambda _: action())
 
     def run(self) -> None:
         """Begin, unless the caller has cancelled it."""
