@@ -32,14 +32,14 @@ class _Rule:
 
     actuator: Actuator
     wanted: DesiredState
-    feed: _Feed | None = None
+    subscription: _RuleSubscription | None = None
     failure: str = ""
     retry: Retry = field(default_factory=lambda: Retry(_BACKOFF))
     retry_at: float | None = None
 
 
 @dataclass(eq=False)
-class _Feed:
+class _RuleSubscription:
     """One subscription of a rule. Notifications of a replaced subscription are ignored."""
 
     rule: _Rule
@@ -125,62 +125,62 @@ class ActuationRules:
     def _subscribe(self, rule: _Rule) -> None:
         self._close(rule)
         rule.retry_at = None
-        feed = rule.feed = _Feed(rule)
-        future = self._engine.subscribe(QueryRequest(rule.actuator.query), partial(self._take, feed))
-        future.add_done_callback(lambda done: self._post(partial(self._subscribed, feed, done)))
+        subscription = rule.subscription = _RuleSubscription(rule)
+        future = self._engine.subscribe(QueryRequest(rule.actuator.query), partial(self._take, subscription))
+        future.add_done_callback(lambda done: self._post(partial(self._subscribed, subscription, done)))
 
     def _close(self, rule: _Rule) -> None:
-        feed, rule.feed = rule.feed, None
-        if feed is not None:
-            feed.closed = True
-            if feed.spuid:
-                self._engine.unsubscribe(feed.spuid)
+        subscription, rule.subscription = rule.subscription, None
+        if subscription is not None:
+            subscription.closed = True
+            if subscription.spuid:
+                self._engine.unsubscribe(subscription.spuid)
 
-    def _subscribed(self, feed: _Feed, future: Future[ActiveSubscription]) -> None:
+    def _subscribed(self, subscription: _RuleSubscription, future: Future[ActiveSubscription]) -> None:
         if (error := future.exception()) is not None:
-            self._failed(feed, str(error))
+            self._failed(subscription, str(error))
             return
-        feed.spuid = future.result().spuid
-        rule = feed.rule
-        if rule.feed is not feed:
-            self._engine.unsubscribe(feed.spuid)
+        subscription.spuid = future.result().spuid
+        rule = subscription.rule
+        if rule.subscription is not subscription:
+            self._engine.unsubscribe(subscription.spuid)
             return
         rule.retry.succeeded()
         if rule.failure:
             rule.failure = ""
             _log.info("actuation.query_recovered", extra={"actuator": rule.actuator.name})
 
-    def _failed(self, feed: _Feed, reason: str) -> None:
-        rule = feed.rule
-        if rule.feed is not feed:
+    def _failed(self, subscription: _RuleSubscription, reason: str) -> None:
+        rule = subscription.rule
+        if rule.subscription is not subscription:
             return
-        rule.feed = None
+        rule.subscription = None
         if rule.failure != reason:
             _log.error("actuation.query_failed", extra={"actuator": rule.actuator.name, "reason": reason})
         rule.failure = reason
         rule.retry_at = time.monotonic() + rule.retry.failed()
 
-    def _take(self, feed: _Feed, event: SubscriberNotification | SubscribeFailed) -> None:
+    def _take(self, subscription: _RuleSubscription, event: SubscriberNotification | SubscribeFailed) -> None:
         """Queue a notification from the engine thread. If too many wait, drop the subscription and restart it later."""
-        if feed.closed:
+        if subscription.closed:
             return
         if self._waiting():
-            feed.closed = True
-            self._post(partial(self._fell_behind, feed))
+            subscription.closed = True
+            self._post(partial(self._fell_behind, subscription))
         else:
-            self._post(partial(self._receive, feed, event))
+            self._post(partial(self._receive, subscription, event))
 
-    def _fell_behind(self, feed: _Feed) -> None:
+    def _fell_behind(self, subscription: _RuleSubscription) -> None:
         """Subscribe again, because notifications were dropped. The difference of the complete state is sent."""
-        if feed.rule.feed is feed:
-            self._subscribe(feed.rule)
+        if subscription.rule.subscription is subscription:
+            self._subscribe(subscription.rule)
 
-    def _receive(self, feed: _Feed, event: SubscriberNotification | SubscribeFailed) -> None:
-        rule = feed.rule
-        if rule.feed is not feed:
+    def _receive(self, subscription: _RuleSubscription, event: SubscriberNotification | SubscribeFailed) -> None:
+        rule = subscription.rule
+        if rule.subscription is not subscription:
             return
         if isinstance(event, SubscribeFailed):
-            self._failed(feed, event.description)
+            self._failed(subscription, event.description)
             return
         delta = event.delta
         if event.sequence == 0:

@@ -111,7 +111,7 @@ class _InvalidError(Exception):
     """The content of a packet violates the standard."""
 
 
-class _Content:
+class _PacketFields:
     """Fields of a packet in their order. Its methods raise `_InvalidError`."""
 
     def __init__(self, packet: bytes, position: int) -> None:
@@ -164,13 +164,13 @@ def content_fault(packet: bytes) -> str:
     while packet[position] & 0x80:
         position += 1
     try:
-        _check(packet[0], _Content(packet, position + 1))
+        _check(packet[0], _PacketFields(packet, position + 1))
     except _InvalidError as invalid:
         return str(invalid)
     return ""
 
 
-def _check(first: int, content: _Content) -> None:
+def _check(first: int, content: _PacketFields) -> None:
     kind = first >> 4
     if kind == _PUBLISH:
         content.topic()
@@ -188,7 +188,7 @@ def _check(first: int, content: _Content) -> None:
         raise _InvalidError(f"a packet of type {kind} with {content.left} bytes too many")
 
 
-def _check_filters(content: _Content, kind: int) -> None:
+def _check_filters(content: _PacketFields, kind: int) -> None:
     if not content.left:
         raise _InvalidError("a subscription or its end without topic filters")
     number = 0
@@ -202,7 +202,7 @@ def _check_filters(content: _Content, kind: int) -> None:
             content.data(1)  # the QoS; a wrong one has a code in SUBACK
 
 
-def _check_connect(content: _Content) -> None:
+def _check_connect(content: _PacketFields) -> None:
     """Check a CONNECT (section 3.1)."""
     protocol = content.data(content.number())
     if content.number(1) != LEVEL:

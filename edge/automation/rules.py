@@ -65,7 +65,7 @@ class RuleState:
 
 
 @dataclass(eq=False)
-class _Feed:
+class _RuleSubscription:
     """One subscription. Notifications of a replaced one are ignored."""
 
     spuid: str = ""
@@ -78,7 +78,7 @@ class _Watched:
 
     rule: Rule
     runner: RuleRunner
-    feed: _Feed | None = None
+    subscription: _RuleSubscription | None = None
     failure: str = ""
     retry: Retry = field(default_factory=lambda: Retry(_BACKOFF))
     retry_at: int | None = None
@@ -113,8 +113,8 @@ class Rules:
         self._rules: dict[str, _Watched] = {}
         self._situations: dict[str, str] = {}
         """Solutions of the situations in the graph, by IRI."""
-        self._situations_feed: _Feed | None = None
-        self._marks: deque[tuple[_Feed, Event]] = deque()
+        self._situations_subscription: _RuleSubscription | None = None
+        self._marks: deque[tuple[_RuleSubscription, Event]] = deque()
         """Notifications of the situations. They are taken before all other events, and after each update of a rule:
         then the state of a rule is that of the graph.
         """
@@ -122,7 +122,7 @@ class Rules:
     @property
     def follows(self) -> bool:
         """Whether it is subscribed to the situations. If not, all rules begin again with the next `follow`."""
-        return self._situations_feed is not None
+        return self._situations_subscription is not None
 
     def states(self) -> Mapping[str, RuleState]:
         """Return the states of the rules that apply, by name."""
@@ -142,7 +142,7 @@ class Rules:
         rules = {rule.name: rule for rule in wanted if rule.enabled}
         for name, each in list(self._rules.items()):
             if rules.get(name) != each.rule:
-                self._close(each.feed)
+                self._close(each.subscription)
                 del self._rules[name]
         ids = self._wait(self._engine.pending_ids(prefix()))
         pending = {name.removeprefix(prefix()).partition("/")[0] for name in ids}
@@ -157,8 +157,8 @@ class Rules:
     def close(self) -> None:
         """End all subscriptions. Delayed updates go on."""
         for each in self._rules.values():
-            self._close(each.feed)
-        self._close(self._situations_feed)
+            self._close(each.subscription)
+        self._close(self._situations_subscription)
 
     def tick(self) -> None:
         """Do what is due."""
@@ -216,12 +216,12 @@ class Rules:
 
     def _follow_situations(self) -> None:
         """Subscribe to the situations, and take those that are there."""
-        feed = self._situations_feed = _Feed()
+        subscription = self._situations_subscription = _RuleSubscription()
         first: list[Event] = []
 
         def take(event: Event) -> None:
             if first:
-                self._marks.append((feed, event))
+                self._marks.append((subscription, event))
                 self._post(self._drain)
             else:
                 first.append(event)
@@ -230,9 +230,9 @@ class Rules:
             # Awaited: a rule knows its own changes before the next notification of its query.
             subscribed = self._wait(self._engine.subscribe(QueryRequest(SITUATIONS), take, awaited=True))
         except BaseException:
-            self._situations_feed = None
+            self._situations_subscription = None
             raise
-        feed.spuid = subscribed.spuid
+        subscription.spuid = subscribed.spuid
         (event,) = first
         self._situations = {} if isinstance(event, SubscribeFailed) else dict(map(_situation, event.delta.added))
 
@@ -240,15 +240,15 @@ class Rules:
         while self._marks:
             self._changed_situations(*self._marks.popleft())
 
-    def _changed_situations(self, feed: _Feed, event: Event) -> None:
-        if self._situations_feed is not feed:
+    def _changed_situations(self, subscription: _RuleSubscription, event: Event) -> None:
+        if self._situations_subscription is not subscription:
             return
         if isinstance(event, SubscribeFailed):
             # The effects of delayed updates are unknown from now on, so all rules begin again.
             _log.error("automation.situations_lost", extra={"reason": event.description})
             self.close()
             self._rules.clear()
-            self._situations_feed = None
+            self._situations_subscription = None
             return
         added, removed = dict(map(_situation, event.delta.added)), dict(map(_situation, event.delta.removed))
         for iri in removed.keys() - added.keys():
@@ -270,70 +270,72 @@ class Rules:
     # Queries of the rules
 
     def _subscribe(self, watched: _Watched) -> None:
-        self._close(watched.feed)
+        self._close(watched.subscription)
         watched.retry_at = None
-        feed = watched.feed = _Feed()
-        future = self._engine.subscribe(QueryRequest(watched.rule.query), partial(self._take, watched, feed))
-        future.add_done_callback(lambda done: self._post(partial(self._subscribed, watched, feed, done)))
+        subscription = watched.subscription = _RuleSubscription()
+        future = self._engine.subscribe(QueryRequest(watched.rule.query), partial(self._take, watched, subscription))
+        future.add_done_callback(lambda done: self._post(partial(self._subscribed, watched, subscription, done)))
 
-    def _subscribed(self, watched: _Watched, feed: _Feed, future: Future[ActiveSubscription]) -> None:
+    def _subscribed(
+        self, watched: _Watched, subscription: _RuleSubscription, future: Future[ActiveSubscription]
+    ) -> None:
         if future.cancelled():
             return
         if (error := future.exception()) is not None:
-            self._failed(watched, feed, error.description if isinstance(error, EdgeError) else str(error))
+            self._failed(watched, subscription, error.description if isinstance(error, EdgeError) else str(error))
             return
-        feed.spuid = future.result().spuid
-        if watched.feed is feed and not feed.closed:
+        subscription.spuid = future.result().spuid
+        if watched.subscription is subscription and not subscription.closed:
             watched.failure = ""
             watched.retry.succeeded()
         else:
             # Its identifier was not known yet when the subscription was replaced or closed.
-            self._engine.unsubscribe(feed.spuid)
+            self._engine.unsubscribe(subscription.spuid)
 
-    def _take(self, watched: _Watched, feed: _Feed, event: Event) -> None:
+    def _take(self, watched: _Watched, subscription: _RuleSubscription, event: Event) -> None:
         """Post a notification, on the engine's thread. A rule that falls behind gets its complete result again."""
-        if feed.closed:
+        if subscription.closed:
             return
         if self._crowded():
-            feed.closed = True
-            self._post(partial(self._fell_behind, watched, feed))
+            subscription.closed = True
+            self._post(partial(self._fell_behind, watched, subscription))
         else:
-            self._post(partial(self._receive, watched, feed, event))
+            self._post(partial(self._receive, watched, subscription, event))
 
-    def _fell_behind(self, watched: _Watched, feed: _Feed) -> None:
-        if watched.feed is feed:
+    def _fell_behind(self, watched: _Watched, subscription: _RuleSubscription) -> None:
+        if watched.subscription is subscription:
             self._subscribe(watched)
 
-    def _receive(self, watched: _Watched, feed: _Feed, event: Event) -> None:
-        if watched.feed is not feed or feed.closed:
+    def _receive(self, watched: _Watched, subscription: _RuleSubscription, event: Event) -> None:
+        if watched.subscription is not subscription or subscription.closed:
             return
         self._drain()
         runner = watched.runner
         if isinstance(event, SubscribeFailed):
-            self._failed(watched, feed, event.description)
+            self._failed(watched, subscription, event.description)
         elif event.sequence == 0:
             runner.replace(event.delta.variables, event.delta.added)
         else:
             runner.apply(event.delta.variables, event.delta.added, event.delta.removed)
         if runner.stopped:
             _log.error("automation.stopped", extra={"rule": watched.rule.name, "reason": runner.stopped})
-            self._close(watched.feed)
-            watched.feed = None
+            self._close(watched.subscription)
+            watched.subscription = None
 
-    def _failed(self, watched: _Watched, feed: _Feed, reason: str) -> None:
-        if watched.feed is not feed:
+    def _failed(self, watched: _Watched, subscription: _RuleSubscription, reason: str) -> None:
+        if watched.subscription is not subscription:
             return
-        watched.feed = None
+        watched.subscription = None
         if watched.failure != reason:
             _log.error("automation.query_failed", extra={"rule": watched.rule.name, "reason": reason})
         watched.failure = reason
         watched.retry_at = self._clock.steady() + int(watched.retry.failed() * _SECOND)
 
-    def _close(self, feed: _Feed | None) -> None:
-        if feed is not None:
-            feed.closed = True
-            if feed.spuid:
-                self._engine.unsubscribe(feed.spuid)
+    def _close(self, subscription: _RuleSubscription | None) -> None:
+        if subscription is not None:
+            subscription.closed = True
+            if subscription.spuid:
+                self._engine.unsubscribe(subscription.spuid)
 
 
 class _SyncedActions:

@@ -19,7 +19,7 @@ from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard
 from edge.gates.loop_dispatcher import LoopDispatcher
-from edge.gates.suspended_subscription import Feed, SuspendedSubscription
+from edge.gates.suspended_subscription import SuspendedSubscription, SwitchableSink
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import EdgeError, TooManyRequests
 
@@ -86,22 +86,22 @@ class ResumeRegistry:
         """Take over the subscriptions of the previous run. They are suspended until their clients resume them."""
         bridge = LoopDispatcher(asyncio.get_running_loop())
         early: list[SubscriberNotification | SubscribeFailed] = []
-        feeds: dict[str, Feed] = {}
+        sinks: dict[str, SwitchableSink] = {}
 
         def sink(spuid: str) -> Sink:
-            feeds[spuid] = Feed(early.append)
-            return partial(bridge.put, feeds[spuid].take)
+            sinks[spuid] = SwitchableSink(early.append)
+            return partial(bridge.put, sinks[spuid].take)
 
         for one in await asyncio.wrap_future(self._engine.take_over(sink)):
             self._keep(
                 SuspendedSubscription(
-                    feeds[one.spuid], one.request, one.spuid, one.variables, one.last_sequence, one.unread
+                    sinks[one.spuid], one.request, one.spuid, one.variables, one.last_sequence, one.unread
                 ),
                 _RESTART,
             )
         # Notifications that came before the registry held their subscriptions.
         for item in early:
-            feeds[item.spuid].take(item)
+            sinks[item.spuid].take(item)
 
     def connected(self, spuid: str, holder: ConnectedSubscription) -> None:
         """Register a resumable subscription with a connection."""
@@ -154,7 +154,7 @@ class ResumeRegistry:
         # The oldest one makes room. Its client gets the full result if it comes back.
         if len(self._slots) >= self._limit:
             self._end(next(iter(self._slots.values())).subscription)
-        subscription.feed.to = partial(self._take, subscription)
+        subscription.sink.to = partial(self._take, subscription)
         charge = self._quota.charge(subscription.query.source)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._end, subscription)
         slot = self._slots[subscription.spuid] = _Slot(subscription, timer, charge, self._count.labels(gate))
@@ -178,7 +178,7 @@ class ResumeRegistry:
 
     def _leave(self, slot: _Slot) -> None:
         del self._slots[slot.subscription.spuid]
-        slot.subscription.feed.to = _nothing
+        slot.subscription.sink.to = _nothing
         slot.timer.cancel()
         slot.charge.release()
         slot.count.dec()

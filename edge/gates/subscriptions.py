@@ -16,7 +16,7 @@ from edge.engine.requests import ActiveSubscription, Dataset, QueryRequest, Subs
 from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.rate_limit import client_of
 from edge.gates.responses import Responses
-from edge.gates.suspended_subscription import Feed, SuspendedSubscription
+from edge.gates.suspended_subscription import SuspendedSubscription, SwitchableSink
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, NotFound, RequestTimeout, SubscriptionFailed, TooManyRequests
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
@@ -179,7 +179,7 @@ class Subscribe:
         self.variables: tuple[str, ...] = ()
         self.sequence = 0
         """Number of the last notification."""
-        self.feed = Feed(self.notify)
+        self.sink = SwitchableSink(self.notify)
         self.ending = False
         self._authorization_watch: AuthorizationWatch | None = None
         self._dropped = False
@@ -191,7 +191,7 @@ class Subscribe:
         """Pass the request to the engine. Raises errors that the engine detects at once."""
         request, shared = self.request, self._shared
         # The engine calls the sink on its writer thread; the dispatcher moves the item to the event loop, in order.
-        sink = partial(shared.bridge.put, self.feed.take)
+        sink = partial(shared.bridge.put, self.sink.take)
         try:
             self._future = shared.engine.subscribe(self.query, sink, alias=request.alias, keep=self.resumable)
         except EdgeError as error:
@@ -225,9 +225,9 @@ class Subscribe:
         """Resume a suspended subscription instead of starting a new one."""
         self._answer()
         self.spuid, self.variables, self.sequence = suspended.spuid, suspended.variables, suspended.sequence
-        self.feed = suspended.feed
+        self.sink = suspended.sink
         # The engine keeps the sink of the suspended subscription; only its receiver changes.
-        self.feed.to = self.notify
+        self.sink.to = self.notify
         if suspended.query.source != self.who:  # without security, another connection is another client
             self._shared.engine.transfer(self.spuid, self.who)
         self._subscriptions.keep(self.spuid, self)
@@ -264,7 +264,7 @@ class Subscribe:
 
     def suspended(self, unread: Sequence[SubscriberNotification]) -> SuspendedSubscription:
         """Return the suspended form of the subscription. `unread`: see `SuspendedSubscription`."""
-        return SuspendedSubscription(self.feed, self.query, self.spuid, self.variables, self.sequence, unread)
+        return SuspendedSubscription(self.sink, self.query, self.spuid, self.variables, self.sequence, unread)
 
     def hand_over(self, state: SuspendedSubscription, *, elsewhere: bool) -> None:
         """See `ConnectedSubscription`."""
@@ -285,7 +285,7 @@ class Subscribe:
         """Break the reference cycle: the query text would stay in memory until the garbage collector runs, which is
         rare.
         """
-        self.feed.to = _ignore
+        self.sink.to = _ignore
         self._future = None if self._future is not None and self._future.done() else self._future
 
     def _lose(self, error: EdgeError) -> None:

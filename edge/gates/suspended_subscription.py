@@ -8,7 +8,7 @@ from edge.engine.requests import Delta, QueryRequest, Sink, SubscribeFailed, Sub
 from edge.gates.conflation import MergedDelta, size_of
 
 
-class Feed:
+class SwitchableSink:
     """Sink of one subscription, whose receiver can change: a client, a later client, or none."""
 
     __slots__ = ("to",)
@@ -26,7 +26,7 @@ class SuspendedSubscription:
 
     def __init__(
         self,
-        feed: Feed,
+        sink: SwitchableSink,
         query: QueryRequest,
         spuid: str,
         variables: tuple[str, ...],
@@ -34,7 +34,7 @@ class SuspendedSubscription:
         unread: Sequence[SubscriberNotification],
     ) -> None:
         """`last_sequence`: last sent notification. `unread`: the last notifications, sent or waiting, in order."""
-        self.feed = feed
+        self.sink = sink
         self.query = query
         self.spuid = spuid
         self.variables = variables

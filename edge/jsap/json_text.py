@@ -28,7 +28,7 @@ _CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|
 
 def read_json(source: Source, findings: Findings) -> Node:
     """Parse a document. Raises `NotReadable` for the first syntax error."""
-    reader = _Reader(source, findings)
+    reader = _JsonParser(source, findings)
     node, end = reader.value(reader.skip(0), None, 0)
     end = reader.skip(end)
     if end < len(source.text):
@@ -46,7 +46,7 @@ def number(text: str) -> int | float | Decimal | None:
     return value if abs(value) != float("inf") else None
 
 
-class _Reader:
+class _JsonParser:
     def __init__(self, source: Source, findings: Findings) -> None:
         self._source = source
         self._text = source.text

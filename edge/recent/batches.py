@@ -64,7 +64,7 @@ class LogSection(NamedTuple):
     """The same of the last sample."""
 
 
-class Part(NamedTuple):
+class SampleRun(NamedTuple):
     """Consecutive samples of one series in a batch."""
 
     number: int
@@ -93,7 +93,7 @@ def sections(batches: Iterable[Batch]) -> list[LogSection]:
     return list(found.values())
 
 
-def parts(batches: Iterable[Batch], log: int, begin: int, end: int) -> Iterator[Part]:
+def sample_runs(batches: Iterable[Batch], log: int, begin: int, end: int) -> Iterator[SampleRun]:
     """Yield the samples of a log from position `begin` to `end`. Samples that could not be read are left out."""
     read: defaultdict[int, int] = defaultdict(int)
     for batch in batches:
@@ -105,7 +105,7 @@ def parts(batches: Iterable[Batch], log: int, begin: int, end: int) -> Iterator[
             if wanted and position < end and position + count > begin and number != MISSING:
                 skipped = max(0, begin - position)
                 size = min(position + count, end) - position - skipped
-                yield Part(number, read[number] + skipped, size, position + skipped, batch.published)
+                yield SampleRun(number, read[number] + skipped, size, position + skipped, batch.published)
             read[number] += count
             position += count
 

@@ -18,7 +18,7 @@ from edge.engine.clock import Clock
 from edge.protocol.errors import Gone, NotFound, NotReady, RequestTimeout
 from edge.protocol.event_stream import PAGE_SIZE, Link, Member, NodeName, StreamNode
 from edge.protocol.series import Value
-from edge.recent.batches import Batch, LogSection, Part, parts, sections
+from edge.recent.batches import Batch, LogSection, SampleRun, sample_runs, sections
 from edge.recent.block_file import Samples
 from edge.recent.buffer import SampleBuffer, SeriesBuffer
 from edge.recent.series import MICROSECONDS, Kind, SeriesKey
@@ -155,8 +155,8 @@ class EventStreamReader:
         _check_page(section, name.page, closed=True)
         blocks: dict[SeriesKey, Samples] = {}
         members: list[Member] = []
-        for part in parts(batches, name.section, *_positions(name.page)):
-            key = series[part.number]
+        for run in sample_runs(batches, name.section, *_positions(name.page)):
+            key = series[run.number]
             if not _is_shown(key, readable):
                 continue
             if key not in blocks:
@@ -166,10 +166,10 @@ class EventStreamReader:
                 blocks[key] = _NONE
                 blocks |= {each: block for each, block in found if isinstance(block, Samples)}
             block = blocks[key]
-            if len(block.times) < part.begin + part.size:
+            if len(block.times) < run.begin + run.size:
                 continue  # it is damaged
-            places = slice(part.begin, part.begin + part.size)
-            members += _members(key, name.section, part, block.times[places], block.values[places], block.texts)
+            places = slice(run.begin, run.begin + run.size)
+            members += _members(key, name.section, run, block.times[places], block.values[places], block.texts)
         return StreamNode((), members, complete=True)
 
     def _check_time(self, deadline: float) -> None:
@@ -240,19 +240,19 @@ def _is_shown(key: SeriesKey, readable: Readable) -> bool:
 
 def _from_buffer(buffer: BufferView, section: int, page: int, readable: Readable) -> list[Member]:
     members: list[Member] = []
-    for part in parts(buffer.batches, section, *_positions(page)):
-        key, series = buffer.series[part.number]
+    for run in sample_runs(buffer.batches, section, *_positions(page)):
+        key, series = buffer.series[run.number]
         if _is_shown(key, readable):
-            places = slice(part.begin, part.begin + part.size)
-            members += _members(key, section, part, series.times[places], series.values[places], list(series.codes))
+            places = slice(run.begin, run.begin + run.size)
+            members += _members(key, section, run, series.times[places], series.values[places], list(series.codes))
     return members
 
 
 def _members(
-    key: SeriesKey, section: int, part: Part, times: Iterable[int], values: Iterable[float], texts: Sequence[str]
+    key: SeriesKey, section: int, run: SampleRun, times: Iterable[int], values: Iterable[float], texts: Sequence[str]
 ) -> Iterable[Member]:
-    published = part.published * MICROSECONDS
-    for place, (time, value) in enumerate(zip(times, values, strict=True), part.position):
+    published = run.published * MICROSECONDS
+    for place, (time, value) in enumerate(zip(times, values, strict=True), run.position):
         known = _value(key.kind, value, texts)
         yield Member(key.observation, section, place, time * MICROSECONDS, published, known)
 

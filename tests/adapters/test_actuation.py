@@ -200,12 +200,12 @@ def test_changed_actuators_restart_and_others_continue(engine, mosquitto):
     update(engine, put("a", 1))
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url, LAMPS + other) as actuation:
         wait_for(lambda: devices.received["lamps/a/set"] and devices.received["others/a/set"])
-        feed = actuation._rules._rules["f/others"].feed
+        subscription = actuation._rules._rules["f/others"].subscription
         changed = LAMPS.replace('"ON"', '"on"') + "\n" + other
         actuation.follow(load_pack(changed, "f").actuators)
         wait_for(lambda: len(devices.received["lamps/a/set"]) == 2)
         assert devices.received["lamps/a/set"][1] == on(1).replace("ON", "on")
-        assert actuation._rules._rules["f/others"].feed is feed
+        assert actuation._rules._rules["f/others"].subscription is subscription
         actuation.follow(load_pack(LAMPS.replace('"ON"', '"on"'), "f").actuators)
         update(engine, put("a", 2))
         wait_for(lambda: len(devices.received["lamps/a/set"]) == 3)

@@ -26,7 +26,7 @@ from edge.gates.outgoing import Outgoing, to_text
 from edge.gates.session import Session
 from edge.gates.sessions import Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
-from edge.gates.suspended_subscription import Feed, SuspendedSubscription
+from edge.gates.suspended_subscription import SuspendedSubscription, SwitchableSink
 from edge.metrics import Metrics
 from tests.support.waiting import PATIENCE, eventually
 
@@ -154,7 +154,9 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int)
         await _step(step, outgoing, reader, teller, clock)
     unread = outgoing.unread().get(teller.name, [])
     reported = teller.sequence - 1
-    suspended = SuspendedSubscription(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), reported, unread)
+    suspended = SuspendedSubscription(
+        SwitchableSink(lambda _: None), QueryRequest(""), teller.name, ("n",), reported, unread
+    )
     outgoing.close()
     suspended.add(teller.change(last))
     follower = Follower()

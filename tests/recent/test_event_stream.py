@@ -18,7 +18,7 @@ from recent_world import SENSOR, World
 from edge.protocol.errors import Gone, NotFound, NotReady, RequestTimeout
 from edge.protocol.event_stream import PAGE_SIZE, NodeName, read_name
 from edge.recent import event_stream
-from edge.recent.batches import MISSING, Batch, new_identity, packed, parts, sections, unpacked
+from edge.recent.batches import MISSING, Batch, new_identity, packed, sample_runs, sections, unpacked
 from edge.recent.sample_log import BLOCK
 
 
@@ -626,12 +626,12 @@ def test_parts_have_each_sample_once(groups, size):
         found = [
             (part.number, part.begin + place, part.position + place)
             for begin in range(0, position, size)
-            for part in parts(given_batches, log, begin, begin + size)
+            for part in sample_runs(given_batches, log, begin, begin + size)
             for place in range(part.size)
         ]
         assert found == expected
     assert [section.end for section in sections(batches)] == [position]
-    assert list(parts(batches, log + 1, 0, math.inf)) == []
+    assert list(sample_runs(batches, log + 1, 0, math.inf)) == []
 
 
 def columns(entries):

@@ -59,7 +59,7 @@ class UpdateCompiler:
         tokens = tokenize(text)
         refuse_form(text, tokens, FORMS, "This is a query, not an update", "Send it as a query.")
         try:
-            parts = _parts(text, tokens)
+            parts = _operation_texts(text, tokens)
         except ParsingFailed:
             raise ParsingFailed(explain("update", text, tokens, "")) from None
         for part in parts:
@@ -92,7 +92,7 @@ class UpdateCompiler:
             for part in run:
                 check_calls(text, part.tokens, names)
                 modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
-                operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
+                operations.append(_OperationParser(part.tokens, names, given.dataset, modify).operation())
                 open_ += modify.open
         if len(text) > LONGEST_TEXT:  # such a text is not cached and has no parameters
             operations = [
@@ -108,7 +108,7 @@ _MAX_PROLOGUES: Final = 16
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 
 
-def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: QueryRules) -> None:
+def _refuse_calls(parts: Sequence[_OperationText], tokens: Sequence[Token], rules: QueryRules) -> None:
     """Reject a legal request with LOAD or SERVICE unless it is enabled. Raises `Forbidden`."""
     if not rules.settings.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
         raise Forbidden(
@@ -127,7 +127,7 @@ def _where(tokens: Sequence[Token]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _OperationText:
     """One operation of a request, with all declarations before it."""
 
     prologue: str
@@ -135,8 +135,8 @@ class _Part:
     """Tokens with their positions in the whole request."""
 
 
-def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
-    parts: list[_Part] = []
+def _operation_texts(text: str, tokens: Sequence[Token]) -> list[_OperationText]:
+    parts: list[_OperationText] = []
     prologue = ""
     index = 0
     while index < len(tokens):
@@ -146,7 +146,7 @@ def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
         while index < len(tokens) and tokens[index].text != ";":
             index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
         if start < index:
-            parts.append(_Part(prologue, tokens[start:index]))
+            parts.append(_OperationText(prologue, tokens[start:index]))
         elif index < len(tokens):
             raise ParsingFailed("An operation is missing before ';'")
         index += 1
@@ -177,7 +177,7 @@ def _assess(text: str, tokens: Sequence[Token], prologue: str, start: int, end: 
         raise ParsingFailed(explain("update", text, tokens, str(error), max(0, position))) from None
 
 
-class _Reader:
+class _OperationParser:
     """Parser of one operation, token by token."""
 
     def __init__(self, tokens: Sequence[Token], names: Names, dataset: Dataset, modify: ModifyCompiler) -> None:

@@ -112,7 +112,7 @@ class EventStream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class _EncodedNode:
     """A node in one format."""
 
     content: bytes
@@ -153,14 +153,14 @@ class EventStreamResource:
         root = _root(request)
         deadline = time.monotonic() + self.timeout
 
-        def read() -> _Content:
+        def read() -> _EncodedNode:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise RequestTimeout(f"The request waited for {self.timeout:g} s behind others; try again later")
             if name is None:
-                return _Content(serialized(outline_triples(root, stream.outline(left)), media_type, left), False)
+                return _EncodedNode(serialized(outline_triples(root, stream.outline(left)), media_type, left), False)
             node = stream.node(name, access, left)
-            return _Content(serialized(node_triples(root, name, node), media_type, left), node.complete)
+            return _EncodedNode(serialized(node_triples(root, name, node), media_type, left), node.complete)
 
         async with self.slots:
             found = await asyncio.to_thread(read)
@@ -195,7 +195,7 @@ def serialized(triples: Iterator[ox.Triple], media_type: str, seconds: float) ->
     return content
 
 
-def _caching(request: Request, found: _Content) -> str:
+def _caching(request: Request, found: _EncodedNode) -> str:
     """Return the value of `Cache-Control` (RFC 9111, RFC 8246)."""
     scope = "private" if "authorization" in request.headers else "public"
     return f"{scope}, max-age=86400, immutable" if found.complete else f"{scope}, no-cache"
