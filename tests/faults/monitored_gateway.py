@@ -59,11 +59,13 @@ class Watched:
 
     def metric(self, name: str, gate: str = "") -> float:
         """Return the value of a metric, or 0 without one."""
+        return value_of(self.metrics(), name, gate)
+
+    def metrics(self) -> str:
+        """Return all metrics, in the format of Prometheus."""
         with urllib.request.urlopen(self.endpoints["http"] + "/metrics", timeout=30) as answer:
-            text = answer.read().decode()
-        label = re.escape(f'{{gate="{gate}"}}') if gate else ""
-        found = re.search(rf"^{name}{label} (\S+)$", text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
+            text: str = answer.read().decode()
+        return text
 
     def usage(self) -> Usage:
         process = psutil.Process(self.process.pid)
@@ -74,3 +76,10 @@ class Watched:
         """Return the processor time so far, in seconds."""
         times = psutil.Process(self.process.pid).cpu_times()
         return times.user + times.system
+
+
+def value_of(metrics: str, name: str, gate: str = "") -> float:
+    """Return the value of one of the metrics, or 0 without it."""
+    label = re.escape(f'{{gate="{gate}"}}') if gate else ""
+    found = re.search(rf"^{name}{label} (\S+)$", metrics, re.MULTILINE)
+    return float(found[1]) if found else 0.0

@@ -11,7 +11,7 @@ from aiocoap import GET, POST
 from websockets.asyncio.client import connect
 
 from tests.faults.bare_mqtt import BareDevice
-from tests.faults.monitored_gateway import Watched
+from tests.faults.monitored_gateway import Watched, value_of
 from tests.gates.coap.coap_client import Datagrams
 from tests.gates.gate_client import Client
 from tests.support.waiting import eventually
@@ -19,14 +19,14 @@ from tests.support.waiting import eventually
 CYCLES = 1000
 WARMING = 600
 """Cycles before the first measurement, so that one-time loads and allocations are done."""
-
 Cycle = Callable[[Watched, int], Awaitable[None]]
 
 
 def counts(watched: Watched) -> dict[tuple[str, str], float]:
     """Return what the gateway counts of clients, by metric and gate."""
-    metrics = ("edge_connections", "edge_subscriptions", "edge_parked_subscriptions")
-    return {(metric, gate): watched.metric(metric, gate) for gate in ("ws", "mqtt", "coap") for metric in metrics}
+    names = ("edge_connections", "edge_subscriptions", "edge_parked_subscriptions")
+    metrics = watched.metrics()
+    return {(name, gate): value_of(metrics, name, gate) for gate in ("ws", "mqtt", "coap") for name in names}
 
 
 def query(number: int) -> str:

@@ -14,8 +14,9 @@ from edge.bench.chromium import BrowserError, Chromium, Page
 
 _OPTIONS = (
     "--ignore-certificate-errors",
-    # Each page has a browser context of its own, so no page would use the renderer that waits for the next one.
-    "--disable-features=SpareRendererForSitePerProcess",
+    # Each page has a browser context of its own, so no page would use the renderer that waits for the next one. Nothing
+    # shows the controls of the window, which have renderers of their own.
+    "--disable-features=SpareRendererForSitePerProcess,PreloadTopChromeWebUI",
 )
 
 
