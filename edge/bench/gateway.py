@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 from urllib.parse import urlsplit
 
 import psutil
@@ -47,11 +47,9 @@ class BenchGateway:
     def __enter__(self) -> Self:
         """Start the gateway and wait until it is ready. Raises `ExperimentError` if it does not start."""
         file = self._directory / "endpoints.json"
-        command = [sys.executable, "-m", self._module, "run", "--data-dir", str(self._directory)]
         began = time.perf_counter()
         with (self._directory / "gateway.log").open("ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
-        self._process = process
+            process = self._process = self._start(log)
         # The gateway writes this file when all its servers listen.
         while not file.exists():
             if process.poll() is not None or time.perf_counter() - began > _PATIENCE:
@@ -63,6 +61,11 @@ class BenchGateway:
         self.start_s = time.perf_counter() - began
         self.endpoints = json.loads(file.read_text())
         return self
+
+    def _start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start the process, which writes its output to `log`."""
+        command = [sys.executable, "-m", self._module, "run", "--data-dir", str(self._directory)]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
 
     def __exit__(self, *_: object) -> None:
         process = self._process

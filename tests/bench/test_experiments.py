@@ -129,7 +129,7 @@ def test_operators():
         assert figures[f"{name}_to_join"] == pytest.approx(figures[f"{name}_us"] / figures["join_us"], rel=1e-4)
 
 
-def test_latency():
+def test_latency(forked):
     report = found("latency")
     assert report["notifications"] == report["updates"] == 200
     figures = report["figures"]
@@ -137,20 +137,20 @@ def test_latency():
     assert figures["ratio_p99"] == pytest.approx(figures["notification_p99_ms"] / figures["echo_p99_ms"], rel=1e-4)
 
 
-def test_serial():
+def test_serial(forked):
     figures = found("serial")["figures"]
     assert set(figures) == {"idle_percent", "lines_percent", "slip_percent", "length_percent", "lost"}
     assert figures["lost"] == 0
 
 
-def test_fairness():
+def test_fairness(forked):
     figures = found("fairness", "--attack", "updates", "--attack", "timers")["figures"]
     parts = ("alone_p50_ms", "p50_ms", "p50_ratio", "alone_p99_ms", "p99_ms", "p99_ratio")
     assert set(figures) == {f"{attack}_{part}" for attack in ("updates", "timers") for part in parts}
     assert all(value > 0 for value in figures.values())
 
 
-def test_streams():
+def test_streams(forked):
     figures = found("streams")["figures"]
     assert figures["reports"] >= 20
     assert all(value > 0 for value in figures.values())
@@ -167,7 +167,7 @@ def test_footprint():
     assert figures["loaded_start_s"] > 0
 
 
-def test_chat():
+def test_chat(forked):
     report = found("chat")
     assert (report["subscriptions"], report["updates"], report["notifications"]) == (2, 60, 80)
     figures = report["figures"]
@@ -187,18 +187,18 @@ def test_the_chat_needs_its_profile(monkeypatch, tmp_path):
     assert "needs the profile of the example" in done.stderr
 
 
-def test_timers():
+def test_timers(forked):
     report = found("timers")
     assert report["notifications"] == report["updates"] == 100
     assert report["figures"]["start_s"] > 0
 
 
-def test_readings():
+def test_readings(forked):
     needs_mosquitto()
     assert found("readings")["figures"]["readings_per_s"] > 0
 
 
-def test_wear(monkeypatch):  # it fails unless each reading causes a notification and is stored as configured
+def test_wear(forked, monkeypatch):  # it fails unless each reading causes a notification and is stored as configured
     # where /tmp is in memory, this directory is on a disk (FHS 3.0, 5.15)
     monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
     done = bench("wear", "--small", "--runs", "1", "--json")
@@ -211,7 +211,7 @@ def test_wear(monkeypatch):  # it fails unless each reading causes a notificatio
         assert figures[f"{durability}_burst_plain"] < figures[f"{durability}_single_plain"]
 
 
-def test_outbox():
+def test_outbox(forked):
     needs_mosquitto()
     figures = found("outbox")["figures"]  # it fails unless each reading is shipped exactly once
     for name in ("cpu_percent", "mb"):

@@ -19,6 +19,7 @@ from tests.support.waiting import eventually
 CYCLES = 1000
 WARMING = 600
 """Cycles before the first measurement, so that one-time loads and allocations are done."""
+
 Cycle = Callable[[Watched, int], Awaitable[None]]
 
 
