@@ -37,7 +37,7 @@ def growing(found):
     return [name for name, (by, allowed) in found.items() if by > allowed]
 
 
-def test_a_short_run():
+def test_a_short_run(forked):
     done = bench("soak", "--minutes", "0.08", "--json")
     assert done.exit_code == 0, done.stderr
     figures = json.loads(done.stdout)["figures"]
