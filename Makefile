@@ -35,17 +35,18 @@ endif
 
 # Three runs next to each other, because each worker imports and collects all tests of its run. The libraries of the history
 # would double the size of the others, and a fork takes longer the larger the process is, as do the writes after it.
+# Schemathesis, which only the first run uses, takes half a second of each process.
 test-gateway: $(VENV)/spark.jsa
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not spark and not forks" $(if $(REPORTS),--junitxml=$(REPORTS)/gateway.xml)
 
 test-forks: $(VENV)/spark.jsa
-	$(BIN)/python -m pytest --numprocesses $(FORKING) -m forks tests/engine $(if $(REPORTS),--junitxml=$(REPORTS)/forks.xml)
+	$(BIN)/python -m pytest --numprocesses $(FORKING) -p no:schemathesis -m forks tests/engine $(if $(REPORTS),--junitxml=$(REPORTS)/forks.xml)
 
 test-history: $(VENV)/spark.jsa
-	$(BIN)/python -m pytest --numprocesses 2 -m spark tests/history $(if $(REPORTS),--junitxml=$(REPORTS)/history.xml)
+	$(BIN)/python -m pytest --numprocesses 2 -p no:schemathesis -m spark tests/history $(if $(REPORTS),--junitxml=$(REPORTS)/history.xml)
 
 test-fast: $(VENV)/.test-ready  ## run the tests that start no process, in less than 90 seconds (a fifth of the examples)
-	TEST_EXAMPLES=0.2 $(BIN)/python -m pytest --numprocesses auto -m unit $(ARGS)
+	TEST_EXAMPLES=0.2 $(BIN)/python -m pytest --numprocesses auto -p no:schemathesis -m unit $(ARGS)
 
 lint: $(VENV)/.test-ready  ## check style, types and the import rules
 	$(BIN)/ruff check .

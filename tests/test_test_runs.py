@@ -39,6 +39,7 @@ def project(tmp_path):
 
 def run(project, workers):
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadgroup", "--rootdir", project]
+    command += ["-p", "no:schemathesis"]  # its import takes as long as such a run
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [*command, "-c", os.devnull], cwd=project, env=own, capture_output=True, text=True, timeout=300
