@@ -53,7 +53,7 @@ class SparqlEngine(Protocol):
         """Return the delayed updates visible to `who`: pending ones first, then finished ones."""
 
 
-class SessionEngine(SparqlEngine, Protocol):
+class SubscribingEngine(SparqlEngine, Protocol):
     """Queries, updates and subscriptions."""
 
     def subscribe(
@@ -61,17 +61,21 @@ class SessionEngine(SparqlEngine, Protocol):
     ) -> Future[ActiveSubscription]:
         """Subscribe; the sink gets the first notification before the future completes. `keep`: survive a restart."""
 
+    def unsubscribe(self, spuid: str, /) -> Future[None]:
+        """End a subscription."""
+
+
+class SessionEngine(SubscribingEngine, Protocol):
+    """Engine for sessions, whose subscriptions can outlive a connection."""
+
     def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[RestoredSubscription]]:
         """Return the subscriptions that survived a restart, and give each a sink. Call this once."""
 
     def transfer(self, spuid: str, client: str, /) -> Future[None]:
         """Charge a subscription to another client, which resumes it."""
 
-    def unsubscribe(self, spuid: str, /) -> Future[None]:
-        """End a subscription."""
 
-
-class OperatedEngine(SparqlEngine, Protocol):
+class OperatedEngine(SubscribingEngine, Protocol):
     """Engine for HTTP: watches of graphs, the operator's view, and the setting that can change at run time."""
 
     processing: Processing

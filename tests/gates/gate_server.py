@@ -77,6 +77,7 @@ async def running(
     quota: ByteQuota | None = None,
     query_timeout: float = QUERY_TIMEOUT,
     close_timeout: float = 2.0,
+    stop_timeout: float = 2.0,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
     rate_limit = RateLimit(limits or LimitSettings(), quota)
@@ -109,6 +110,7 @@ async def running(
         guard=guard,
         rate_limit=rate_limit,
         query_timeout=query_timeout,
+        stop_timeout=stop_timeout,
     )
     clients: list[Client] = []
     try:

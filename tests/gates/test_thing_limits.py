@@ -73,6 +73,26 @@ async def test_a_thing_with_a_long_description_does_not_hide_the_others(serve):
         assert "query a part of it" in answer.json()["error_description"]
 
 
+EVENTS = {"Accept": "text/event-stream"}
+
+
+async def test_observers_leave_half_of_the_connections_and_end_with_the_gate(serve):
+    settings = HttpGateSettings(port=0, max_connections=4)
+    # The time of the test runner ends a gate that waits for its streams.
+    async with serve(http=settings, stop_timeout=1_000) as gateway, gateway.http() as http:
+        await gateway.update(devices("a"))
+        async with (
+            http.stream("GET", "/properties/urn:a%2F0", headers=EVENTS) as first,
+            http.stream("GET", "/properties/urn:a%2F0", headers=EVENTS) as second,
+        ):
+            assert (first.status_code, second.status_code) == (200, 200)
+            refused = await http.get("/properties/urn:a%2F0", headers=EVENTS)
+            assert (refused.status_code, refused.json()["error"]) == (429, "too_many_requests")
+            assert "half of http.max_connections" in refused.json()["error_description"]
+            await gateway.http_gate.stop()
+            assert [line async for line in first.aiter_lines() if line] == ["retry: 5000"]
+
+
 async def test_reading_ends_after_the_timeout(serve):
     async with serve(query_timeout=0.000_001) as gateway, gateway.http() as http:
         await gateway.update(devices("a"))

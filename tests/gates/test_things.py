@@ -121,8 +121,9 @@ def test_a_lamp_has_a_valid_description(home):
     assert temperature["title"] == "temperature of kitchen/lamp"
     assert temperature["unit"] == "http://qudt.org/1.1/vocab/unit#DegreeCelsius"
     assert temperature["sosa:observedProperty"] == {"@id": "urn:sepa-edge:property:temperature"}
-    assert [form["op"] for form in temperature["forms"]] == ["readproperty"]
-    assert [form["op"] for form in found["properties"]["state"]["forms"]] == ["readproperty", "writeproperty"]
+    observe = ["observeproperty", "unobserveproperty"]
+    assert [form["op"] for form in temperature["forms"]] == ["readproperty", observe]
+    assert [form["op"] for form in found["properties"]["state"]["forms"]] == ["readproperty", "writeproperty", observe]
 
 
 def test_properties_are_read_at_the_addresses_of_the_description(home):
@@ -293,3 +294,40 @@ def test_hostile_devices_have_valid_descriptions(home):
         assert listed == sorted([LAMP, sensor, "urn:alone"])
     finally:
         home.update("DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(!STRSTARTS(STR(?s), 'urn:sepa-edge:')) }")
+
+
+def events_of(lines: Iterator[str]) -> Iterator[object]:
+    """Yield the values of an event stream (HTML, section 9.2.6)."""
+    return (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: "))
+
+
+def test_an_observed_property_sends_each_new_value(home):
+    forms = home.thing(LAMP)["properties"]["brightness"]["forms"]
+    (form,) = (form for form in forms if "observeproperty" in form["op"])
+    assert (form["subprotocol"], form["contentType"]) == ("sse", "application/json")
+    home.report("zigbee2mqtt/kitchen/lamp", {"brightness": 10})
+    wait_for(lambda: home.http.get(property_of(f"{LAMP}/brightness")).text == "10", what="the value")
+    with home.http.stream("GET", f"/{form['href']}", headers={"Accept": "text/event-stream"}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = events_of(answer.iter_lines())
+        assert next(events) == 10
+        for value in (11, 254):
+            home.report("zigbee2mqtt/kitchen/lamp", {"brightness": value})
+            assert next(events) == value
+        assert subscriptions(home) == 1
+    wait_for(lambda: subscriptions(home) == 0, what="the end of the subscription")
+
+
+def subscriptions(home: Home) -> float:
+    """Return the number of event streams, as the metrics report it."""
+    lines = home.http.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith('edge_subscriptions{gate="http"}')).split()[1])
+
+
+def test_an_unknown_property_is_not_observed(home):
+    for path, status in ((property_of("urn:nothing"), 404), (property_of(f"{LAMP}/nothing"), 404)):
+        answer = home.http.get(path, headers={"Accept": "text/event-stream"})
+        assert (answer.status_code, answer.json()["error"]) == (status, "not_found")
+    head = home.http.head(property_of(f"{LAMP}/state"), headers={"Accept": "text/event-stream"})
+    assert (head.status_code, head.content) == (200, b"")
+    assert subscriptions(home) == 0

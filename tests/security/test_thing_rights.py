@@ -81,6 +81,26 @@ async def test_setting_needs_the_right_to_update_the_default_graph(home):
     assert "readOnly" not in described
 
 
+async def test_observing_needs_the_right_to_subscribe_and_ends_with_the_rights(home):
+    path = STATE
+    reader = await home.member("asker", Rights(actions=frozenset({"query"})))
+    described = (await request(home, reader, "GET", THING)).json()["properties"]["state"]
+    assert ([form["op"] for form in described["forms"]], described.get("observable")) == (["readproperty"], None)
+    observer = await home.member("observer", Rights(actions=frozenset({"subscribe"}), read=OPEN))
+    async with home.http() as http:
+        headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {reader}"}
+        assert (await http.get(path, headers=headers)).status_code == 403
+        headers["Authorization"] = f"Bearer {observer}"
+        hidden = await http.get(f"/properties/{LAMP}%2Fhidden", headers=headers)
+        assert (hidden.status_code, hidden.json()["error"]) == (404, "not_found")
+        async with http.stream("GET", path, headers=headers) as answer:
+            lines = answer.aiter_lines()
+            assert [await anext(lines) for _ in range(3)] == ["retry: 5000", "", "data: false"]
+            home.clients.revoke("observer")
+            assert [line async for line in lines if line] == []
+        assert (await http.get(path, headers=headers)).status_code == 401
+
+
 async def test_a_client_that_may_not_read_the_default_graph_replaces_the_desired_value(home):
     operator = await home.member("third")
     blind = await home.member("blind", Rights(read=frozenset({"urn:theirs"}), write=OPEN))

@@ -48,7 +48,7 @@ from edge.gates.http.service_description import GRAPHS, HTML, description, wante
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.streams import StreamResources
 from edge.gates.http.system_updates import SystemUpdateResources
-from edge.gates.http.things import SEARCH, SEARCH_FORMATS, WELL_KNOWN, ThingResources
+from edge.gates.http.things import SEARCH, SEARCH_FORMATS, WELL_KNOWN, PropertyObservers, ThingResources
 from edge.gates.http.timers import read_client, read_listing
 from edge.gates.http.views import Views
 from edge.gates.rate_limit import RateLimit, client_of, peer_of
@@ -117,9 +117,21 @@ class Routes:
         )
         self._series_slots = asyncio.Semaphore(_SERIES_AT_ONCE)
         self._profile_slot = asyncio.Semaphore(1)
+        self._observers = PropertyObservers(engine, guard, rate_limit, metrics, settings.max_connections // 2)
         self._things = ThingResources(
-            engine, settings, views.settable, self._access, self._recheck, query_timeout, secured=authority is not None
+            engine,
+            settings,
+            views.settable,
+            self._access,
+            self._recheck,
+            query_timeout,
+            self._observers,
+            secured=authority is not None,
         )
+
+    def close(self) -> None:
+        """End responses that have no end of their own: the gate stops."""
+        self._observers.close()
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""

@@ -28,6 +28,9 @@ from edge.protocol.errors import (
 PRIMITIVE = "edge.primitive"
 """Key of the ASGI scope under which a route stores the kind of the request, for the metrics."""
 
+ANSWERED_AT = "edge.answered_at"
+"""Key of the ASGI scope for the time (`time.perf_counter`) at which a response without an end has begun."""
+
 GRAPH_STORE = "/graph-store"
 """Path of the graph store."""
 
@@ -109,7 +112,8 @@ class Boundary:
                 raise  # part of the response was sent: only closing the connection can signal the error
             await error_response(internal)(scope, receive, send_and_note)
         finally:
-            self._metrics.answered(_GATE, scope.get(PRIMITIVE, "other"), status, time.perf_counter() - started)
+            ended = scope.get(ANSWERED_AT) or time.perf_counter()
+            self._metrics.answered(_GATE, scope.get(PRIMITIVE, "other"), status, ended - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         if scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:

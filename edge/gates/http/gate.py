@@ -45,7 +45,9 @@ class HttpGate:
         self._settings = settings
         self._stop_timeout = stop_timeout
         rate_limit = rate_limit or RateLimit(LimitSettings())
-        routes = Routes(engine, settings, metrics, views or Views(), guard, rate_limit, authority, query_timeout)
+        self._routes = routes = Routes(
+            engine, settings, metrics, views or Views(), guard, rate_limit, authority, query_timeout
+        )
         self._app = routes.app()
         self._tls = tls
         self._connections = metrics.connections.labels("http" if tls is None else "https")
@@ -87,6 +89,7 @@ class HttpGate:
         """Refuse new requests, give open ones the shutdown timeout to finish, and stop."""
         if self._server is None or self._task is None:
             return
+        self._routes.close()
         self._server.should_exit = True
         await self._task
         self._server = None

@@ -28,7 +28,16 @@ async function main() {
   for (const [name, output] of await lamp.readAllProperties()) found.all[name] = await output.value();
   found.tooBright = await refusal(() => lamp.writeProperty("brightness", 300));
   found.readOnly = await refusal(() => lamp.writeProperty("temperature", 20));
-  await lamp.writeProperty("brightness", 77);
+  found.observed = [];
+  let reported;
+  const dimmed = new Promise((resolve) => (reported = resolve));
+  const subscription = await lamp.observeProperty("brightness", async (output) => {
+    found.observed.push(await output.value());
+    if (found.observed.at(-1) === 77) reported();
+    else await lamp.writeProperty("brightness", 77);
+  });
+  await dimmed;
+  await subscription.stop();
   await servient.shutdown();
   return found;
 }

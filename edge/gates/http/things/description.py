@@ -24,6 +24,8 @@ _CONTEXT: Final = ("https://www.w3.org/2019/wot/td/v1", "https://www.w3.org/2022
 """The context of version 1.0 comes first, so that consumers of 1.0 accept the description (section 5.3.1.1)."""
 _DISCOVERY: Final = "https://www.w3.org/2022/wot/discovery"
 _JSON: Final = "application/json"
+_OBSERVE: Final = ("observeproperty", "unobserveproperty")
+"""Operations of the form for Server-Sent Events: closing the connection is the second one."""
 _TYPES: Final = ("http://", "https://", "urn:")
 """Beginnings of types that are kept. Another one, such as `tm:ThingModel`, could be a term of the description."""
 
@@ -37,8 +39,10 @@ class Describer:
     secured: bool
     """Whether requests need a token."""
 
-    def thing(self, thing: Thing, settable: Mapping[str, Settable]) -> dict[str, object]:
-        """Return the description of a device. `settable`: how values can be set, by IRI of the observation."""
+    def thing(self, thing: Thing, settable: Mapping[str, Settable], *, observable: bool) -> dict[str, object]:
+        """Return the description of a device. `settable`: how values can be set, by IRI of the observation.
+        `observable`: whether the client may subscribe.
+        """
         types = [_compact(each) for each in thing.types if each.startswith(_TYPES)]
         return {
             "@context": [*_CONTEXT, {"sosa": SOSA}],
@@ -47,7 +51,9 @@ class Describer:
             "title": thing.title,
             **_described(thing.description),
             **self._common(),
-            "properties": {each.name: _property(each, settable.get(each.iri)) for each in thing.properties},
+            "properties": {
+                each.name: _property(each, settable.get(each.iri), observable=observable) for each in thing.properties
+            },
             "links": [{"href": WELL_KNOWN[1:], "rel": "collection", "type": MEDIA_TYPE}],
         }
 
@@ -82,13 +88,15 @@ def property_path(iri: str) -> str:
     return f"{PROPERTIES}/{quote(iri, safe='')}"
 
 
-def _property(found: Property, settable: Settable | None) -> dict[str, object]:
+def _property(found: Property, settable: Settable | None, *, observable: bool) -> dict[str, object]:
     href = property_path(found.iri)[1:]
     forms: list[dict[str, object]] = [
         {"href": href, "contentType": _JSON, "op": "readproperty", "htv:methodName": "GET"}
     ]
     if settable is not None:
         forms.append({"href": href, "contentType": _JSON, "op": "writeproperty", "htv:methodName": "PUT"})
+    if observable:
+        forms.append({"href": href, "contentType": _JSON, "op": _OBSERVE, "subprotocol": "sse"})
     links = {"sosa:observedProperty": found.observed, "sosa:hasFeatureOfInterest": found.place}
     return {
         "title": found.title,
@@ -96,6 +104,7 @@ def _property(found: Property, settable: Settable | None) -> dict[str, object]:
         **data_schema(found.value, settable),
         **({"unit": found.unit} if found.unit is not None else {}),
         **{name: {"@id": iri} for name, iri in links.items() if iri is not None},
+        **({"observable": True} if observable else {}),
         "forms": forms,
     }
 

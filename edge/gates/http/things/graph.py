@@ -100,6 +100,11 @@ def facts_query(iris: Iterable[str]) -> str:
     return f"{_PREFIXES}SELECT ?iri ?observation ?key ?fact {{ {union} }}"
 
 
+def value_query(iri: str) -> str:
+    """Return the query for the values of an observation."""
+    return f"{_PREFIXES}SELECT ?fact {{ {ox.NamedNode(iri)} a sosa:Observation ; {_FACTS['value']} ?fact }}"
+
+
 def read_iris(answer: Answer) -> list[str]:
     """Return the IRIs of an answer to `things_query`."""
     return [row[0].value for row in answer]  # type: ignore[union-attr]  # the rows of a SELECT

@@ -34,6 +34,8 @@ from edge.gates.http.things.graph import (
     read_things,
     things_query,
 )
+from edge.gates.http.things.observing import MEDIA_TYPE as EVENTS
+from edge.gates.http.things.observing import PropertyObservers
 from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.settings import HttpGateSettings
 from edge.observed_values import Settable, desired_value, to_json
@@ -88,12 +90,14 @@ class ThingResources:
         access: Callable[[Request], Access],
         recheck: Callable[[Request], Access],
         timeout: float,
+        observers: PropertyObservers,
         *,
         secured: bool,
     ) -> None:
         """`setters` returns how values can be set; it may take long. `timeout`: seconds for reading the graph.
 
-        `access` and `recheck` return the client's permissions before and after the body was read.
+        `access` and `recheck` return the client's permissions before and after the body was read. `observers` serves
+        clients that observe properties.
         """
         self._engine = engine
         self._settings = settings
@@ -101,6 +105,7 @@ class ThingResources:
         self._access = access
         self._recheck = recheck
         self._timeout = timeout
+        self._observers = observers
         self._secured = secured
         self._slots = asyncio.Semaphore(_SLOTS)
 
@@ -154,14 +159,24 @@ class ThingResources:
     async def _property(self, request: Request) -> Response:
         if request.method == "PUT":
             return await self._set(request)
+        if _accepted(request, _JSON, EVENTS) == EVENTS:
+            return await self._observe(request)
         access = self._reader(request)
-        _accepted(request, _JSON)
         found = await self._found(request, access, _iri(request, "observation"))
         if found is None:
             raise _no_property()
         if found.value is None:
             raise NotFound("This property has no value yet; its device has not reported one")
         return Response(to_json(found.value), headers={"Content-Type": _JSON, "Cache-Control": "no-cache"})
+
+    async def _observe(self, request: Request) -> Response:
+        """Return the values of a property as an event stream."""
+        request.scope[PRIMITIVE] = "subscribe"
+        check(access := self._access(request), "subscribe")
+        iri = _iri(request, "observation")
+        if await self._found(request, access, iri) is None:
+            raise _no_property()
+        return await self._observers.serve(request, iri, access, client_of(access, _peer(request)))
 
     async def _set(self, request: Request) -> Response:
         """Write the desired value of a property."""
@@ -263,8 +278,14 @@ class ThingResources:
         may_set = "update" in access.actions and (access.write is None or DEFAULT_GRAPH in access.write)
         observations = [each.iri for thing in things for each in thing.properties] if may_set else []
         settable = self._setters(observations) if observations else {}
+        observable = "subscribe" in access.actions
         for thing in things:
-            yield thing, json.dumps(describer.thing(thing, settable), ensure_ascii=False, allow_nan=False).encode()
+            yield (
+                thing,
+                json.dumps(
+                    describer.thing(thing, settable, observable=observable), ensure_ascii=False, allow_nan=False
+                ).encode(),
+            )
 
     def _describer(self, request: Request) -> Describer:
         """Return the describer for the URL that the client used. Raises `InvalidRequest`."""
