@@ -25,6 +25,7 @@ from edge.doctor.checks import (
     modbus,
     restarts,
     serial,
+    sparkplug,
     temperature,
     units,
     update,
@@ -269,6 +270,20 @@ def test_modbus_devices(machine):
     good, bad = modbus.check(machine.around())
     assert (good.state, bad.state) == ("ok", "problem")
     assert "pump does not answer: no response" in bad.what
+
+
+def test_sparkplug_nodes_and_devices(machine):
+    machine.health = (200, HEALTHY)
+    assert list(sparkplug.check(machine.around())) == []
+    nodes = {"Plant/Line1": "connected", "Plant/Line1/Oven": "refused: too many metrics", "Plant/Line2": "disconnected"}
+    machine.health = (200, HEALTHY | {"sparkplug": nodes})
+    good, refused, lost = sparkplug.check(machine.around())
+    assert (good.state, refused.state, lost.state) == ("ok", "problem", "problem")
+    assert "Plant/Line1/Oven is refused: too many metrics" in refused.what
+    assert "Plant/Line2 is not connected" in lost.what
+    machine.health = (200, HEALTHY | {"sparkplug": {f"Plant/{number}": "disconnected" for number in range(15)}})
+    found = list(sparkplug.check(machine.around()))
+    assert (len(found), found[-1].what[:6]) == (11, "5 more")
 
 
 def test_certificates(machine):
