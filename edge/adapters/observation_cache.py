@@ -58,6 +58,8 @@ class CachedObservation:
     """The last description by each topic. Two topics may feed one observation with different descriptions."""
     events: Sequence[SeenEvent] = ()
     """Its last events, if an id or a time identifies them, oldest first."""
+    has_result_time: bool = True
+    """Whether the graph may have its result time; False: it has none."""
     targets: tuple[dict[str, Term], ...] | None = None
     """Bindings of each quantity for the next value. None: to be computed."""
 

@@ -57,6 +57,8 @@ class PlannedUpdates:
     """Notes for the history."""
     events: list[tuple[str, SeenEvent]] = field(default_factory=list)
     """Events that an id or a time identifies, with their observations."""
+    forgotten: list[CachedObservation] = field(default_factory=list)
+    """Observations whose result time is removed."""
 
 
 class Planner:
@@ -126,6 +128,8 @@ class Planner:
         for iri, event in plan.events:
             if (known := self.known.find(iri)) is not None and known.events:
                 known.events = [each for each in known.events if each != event]
+        for known in plan.forgotten:
+            known.has_result_time = True
         if self._history is not None:
             # In reverse order, because sampling restores the previous value of a series step by step.
             for note in reversed(plan.notes):
@@ -158,6 +162,12 @@ class Planner:
             return
         value = self.value(reading)
         time = self._time_of(arrival)
+        is_told = time is not None and reading.time is not None and not arrival.value_only
+        if known.has_result_time and not is_told and not arrival.value_only:
+            plan.requests.append(UpdateRequest(updates.FORGET_RESULT_TIME, bindings={"observation": known.iri}))
+            plan.forgotten.append(known)
+        if not arrival.value_only:
+            known.has_result_time = is_told
         for target in targets:
             bindings = {**target, "value": value}
             if "instant" not in target:
@@ -165,8 +175,10 @@ class Planner:
             elif time is None:
                 text = updates.UPDATE_VALUE_WITHOUT_TIME
             else:
-                text = updates.UPDATE_VALUE_AND_TIME
+                text = updates.UPDATE_VALUE_AND_RESULT_TIME if is_told else updates.UPDATE_VALUE_AND_TIME
                 bindings["time"] = time
+                if is_told:
+                    bindings["resultTime"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
     def _plan_historical(self, plan: PlannedUpdates, arrival: Arrival) -> None:
@@ -261,6 +273,7 @@ class Planner:
         plan.requests.append(UpdateRequest(updates.ADD_OBSERVATION, bindings=bindings))
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)
+        known.has_result_time = "resultTime" in measured
         known.described[reading.topic] = description
 
     def _give_quantity(self, plan: PlannedUpdates, known: CachedObservation, arrival: Arrival) -> None:
@@ -270,6 +283,7 @@ class Planner:
             bindings["unit"] = ox.NamedNode(arrival.reading.unit)
         if "time" in bindings:
             bindings["instant"] = instant_iri(quantity)
+        known.has_result_time = True  # a client's, or that of the reading
         plan.requests.append(UpdateRequest(updates.GIVE_QUANTITY, bindings=bindings))
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)
@@ -285,6 +299,8 @@ class Planner:
         time = self._time_of(arrival)
         if time is not None:
             measured["time"] = time
+            if arrival.reading.time is not None:
+                measured["resultTime"] = time
         return measured
 
     def _time_of(self, arrival: Arrival) -> ox.Literal | None:

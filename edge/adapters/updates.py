@@ -17,7 +17,8 @@ DELETE { ?observation ?p ?o . ?q ?p1 ?o1 . ?i ?p2 ?o2 }
 INSERT {
   ?observation rdf:type sosa:Observation ; rdfs:label ?label ; rdfs:comment ?comment ;
     sosa:hasFeatureOfInterest ?location ; sosa:observedProperty ?property ; sosa:madeBySensor ?sensor ;
-    arces-monitor:hasMqttTopic ?topic ; arces-monitor:hasMappingDigest ?digest ; sosa:hasResult ?quantity .
+    arces-monitor:hasMqttTopic ?topic ; arces-monitor:hasMappingDigest ?digest ; sosa:hasResult ?quantity ;
+    sosa:resultTime ?resultTime .
   ?quantity rdf:type qudt-1-1:QuantityValue ; qudt-1-1:unit ?unit ; qudt-1-1:numericValue ?value ;
     time:hasTime ?instant .
   ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
@@ -48,7 +49,7 @@ GIVE_QUANTITY = (
     PREFIXES
     + """
 INSERT {
-  ?observation sosa:hasResult ?quantity .
+  ?observation sosa:hasResult ?quantity ; sosa:resultTime ?resultTime .
   ?quantity rdf:type qudt-1-1:QuantityValue ; qudt-1-1:unit ?unit ; qudt-1-1:numericValue ?value ;
     time:hasTime ?instant .
   ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
@@ -85,6 +86,27 @@ WHERE {
 )
 """UPDATE_VALUE with the time of measurement in one update, so that subscribers always see both together."""
 
+UPDATE_VALUE_AND_RESULT_TIME = (
+    PREFIXES
+    + """
+DELETE {
+  ?quantity qudt-1-1:numericValue ?oldValue . ?instant time:inXSDDateTimeStamp ?oldTime .
+  ?observation sosa:resultTime ?oldResultTime
+}
+INSERT {
+  ?observation sosa:resultTime ?resultTime .
+  ?quantity qudt-1-1:numericValue ?value ; time:hasTime ?instant .
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
+}
+WHERE {
+  ?observation rdf:type sosa:Observation ; sosa:hasResult ?quantity .
+  OPTIONAL { ?quantity qudt-1-1:numericValue ?oldValue }
+  OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
+  OPTIONAL { ?observation sosa:resultTime ?oldResultTime }
+}"""
+)
+"""UPDATE_VALUE_AND_TIME for a time that the message has: SOSA's result time tells it from a time of arrival."""
+
 UPDATE_VALUE_WITHOUT_TIME = (
     PREFIXES
     + """
@@ -111,6 +133,14 @@ WHERE {
 }"""
 )
 """Removes the value before that of an event, in an update of its own: so subscribers see an equal value, too."""
+
+FORGET_RESULT_TIME = (
+    PREFIXES
+    + """
+DELETE { ?observation sosa:resultTime ?time }
+WHERE { ?observation rdf:type sosa:Observation ; sosa:resultTime ?time }"""
+)
+"""Removes the result time of a value that is followed by one whose message has no time."""
 
 FORGET_INSTANT = (
     PREFIXES

@@ -104,6 +104,51 @@ def test_the_time_of_the_message_goes_before_that_of_arrival(engine, observation
     assert select(engine, "?i time:inXSDDateTimeStamp ?t")[0][1] == "2024-05-01T11:00:00Z"
 
 
+def result_times(engine) -> list[str]:
+    return [time for (time,) in select(engine, f"<{ROOM}> sosa:resultTime ?time")]
+
+
+def test_the_result_time_is_that_of_the_message_alone(engine, observations):
+    write(observations, READING)
+    assert result_times(engine) == []
+    for hour in (1, 2):
+        before = set(select(engine, "?s ?p ?o"))
+        write(observations, READING._replace(value=str(hour), time=NOON + timedelta(hours=hour)))
+        assert result_times(engine) == [f"2024-05-01T{12 + hour}:00:00Z"]
+        after = set(select(engine, "?s ?p ?o"))
+        assert (len(after - before), len(before - after)) == (3, 1 + hour)
+    assert select(
+        engine, f"<{ROOM}> sosa:resultTime ?t FILTER(DATATYPE(?t) = <http://www.w3.org/2001/XMLSchema#dateTime>)"
+    )
+    write(observations, named("3"))
+    assert (result_times(engine), value_of(engine, ROOM)) == ([], "3")
+
+
+def test_a_result_time_is_removed_after_a_restart_and_a_failed_write(engine, observations, monkeypatch):
+    write(observations, READING._replace(time=NOON))
+    again = Observations(engine)
+    again.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "write", lambda requests, receipt, done: done(NotReady("for a test")))
+        with pytest.raises(NotReady):
+            write(again, named("1"))
+    assert result_times(engine) == ["2024-05-01T12:00:00Z"]
+    write(again, named("1"))
+    assert result_times(engine) == []
+    before = len(again._planner.plan([Arrival(named("2"), NOON)]).requests)
+    assert before == 1
+
+
+def test_values_of_graph_mappings_keep_the_result_time_of_a_client(engine, observations):
+    write(observations, READING)
+    update(
+        engine,
+        f"INSERT DATA {{ <{ROOM}> sosa:resultTime '2024-01-01T00:00:00Z' }}",
+    )
+    write(observations, named("5"), value_only=True)
+    assert result_times(engine) == ["2024-01-01T00:00:00Z"]
+
+
 def test_time_message_removes_the_old_time_of_a_new_value(engine):
     observations = Observations(engine, ObservationsSettings(time="message"))
     observations.start()
@@ -302,7 +347,7 @@ def test_a_subscription_that_failed_is_made_again(engine, observations, caplog):
 @pytest.mark.parametrize(
     "name",
     ["ADD_OBSERVATION", "GIVE_QUANTITY", "UPDATE_VALUE", "UPDATE_VALUE_AND_TIME", "UPDATE_VALUE_WITHOUT_TIME",
-     "FORGET_INSTANT"],
+     "UPDATE_VALUE_AND_RESULT_TIME", "FORGET_RESULT_TIME", "FORGET_INSTANT"],
 )  # fmt: skip
 def test_the_texts_are_legal_and_change_nothing_in_an_empty_graph_but_what_add_adds(engine, name):
     import pyoxigraph as ox
