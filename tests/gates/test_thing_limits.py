@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from edge.gates.http.things import graph
+from edge.gates.http.things import graph, observing
 from edge.gates.origins import ANY
 from edge.gates.settings import HttpGateSettings
 
@@ -91,6 +91,14 @@ async def test_observers_leave_half_of_the_connections_and_end_with_the_gate(ser
             assert "half of http.max_connections" in refused.json()["error_description"]
             await gateway.http_gate.stop()
             assert [line async for line in first.aiter_lines() if line] == ["retry: 5000"]
+
+
+async def test_an_idle_observer_gets_comments(gateway, monkeypatch):
+    monkeypatch.setattr(observing, "_ALIVE", 0.01)
+    await gateway.update(devices("a"))
+    async with gateway.http() as http, http.stream("GET", "/properties/urn:a%2F0", headers=EVENTS) as answer:
+        lines = answer.aiter_lines()
+        assert [await anext(lines) for _ in range(6)] == ["retry: 5000", "", ":", "", ":", ""]
 
 
 async def test_reading_ends_after_the_timeout(serve):
