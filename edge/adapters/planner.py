@@ -265,7 +265,7 @@ class Planner:
                 bindings[name] = ox.Literal(text)
         if "time" in measured:
             bindings["instant"] = instant_iri(quantity)
-        # Not with a changed description: a device could change it with each message, and what was written would stay.
+        # Not with a changed description: a device could change it with each message, and the former ones would stay.
         for name, kind in TYPES.items() if not known.exists else ():
             if name in things and things[name] not in plan.described and things[name] != known.iri:
                 plan.described.add(things[name])
