@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_offload import jars
+from spark_offload import compat, jars
 from spark_offload.errors import MissingPart
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**defaults(local=master.startswith("local")), **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    compat.remember_classes(made)
+    return made
 
 
 def defaults(*, local: bool) -> dict[str, str]:

@@ -29,6 +29,9 @@ def test_the_private_names_of_pyspark_do_what_the_program_expects(spark: SparkSe
     check_attributes("pyspark", compat, frame, "_jdf")
     assert "Range" in compat.plan_text(frame)
     assert not compat.is_stopped(spark)
+    assert {"functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"} <= set(
+        vars(compat.jvm(spark))
+    )
     assert compat.executors(spark) == 0
     path = tmp_path / "a table"
     assert not compat.is_delta_table(spark, str(path))
