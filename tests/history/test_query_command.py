@@ -28,6 +28,8 @@ ASK = PREFIXES + "ASK { ?o sosa:hasResult/qudt:numericValue ?v FILTER(?v > 21) }
 CONSTRUCT = PREFIXES + "CONSTRUCT { ?s <urn:saw> ?v } { ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }"
 
 Run = Callable[..., Result]
+ONCE = pytest.mark.parametrize("run", ["spark"], indirect=True)
+"""Marks tests that select their engines themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def run(request: pytest.FixtureRequest, table: str, tmp_path: Path, monkeypatch:
     return called
 
 
+@ONCE
 def test_query_is_read_from_a_file(run: Run, table: str) -> None:
     Path("all.rq").write_text(SELECT)
     result = CliRunner().invoke(edge_history, ["query", "all.rq", "--table", table, "--format", "table"])
@@ -87,7 +90,11 @@ def test_the_file_name_selects_the_format(run: Run) -> None:
     )
     assert run(CONSTRUCT, "--out", "made.ttl").exit_code == 0
     assert "@prefix sosa:" in Path("made.ttl").read_text()
-    assert run(SELECT, "--out", "found.parquet", "--engine", "spark").exit_code == 0
+
+
+@ONCE
+def test_parquet_is_written_by_spark(run: Run) -> None:
+    assert run(SELECT, "--out", "found.parquet").exit_code == 0
     rows = ds.dataset("found.parquet", exclude_invalid_files=True).to_table().to_pylist()
     assert [row["v"] for row in rows] == [
         f'"{value}"^^<http://www.w3.org/2001/XMLSchema#decimal>' for value in ("20", "21.5")
@@ -98,6 +105,7 @@ def test_version_option_queries_an_earlier_version(run: Run) -> None:
     assert len(json.loads(run(SELECT, "--version", "1").stdout)["results"]["bindings"]) == 1
 
 
+@ONCE
 def test_explain_prints_the_physical_plan(run: Run) -> None:
     assert "== Physical Plan ==" in run(SELECT, "--explain", "--engine", "spark").stdout
     explained = run(SELECT, "--explain", "--engine", "duckdb").stdout
@@ -118,6 +126,7 @@ def test_wrong_usage_is_reported(run: Run, text: str, options: list[str], reason
     assert (result.exit_code, reason in result.stderr) == (2, True)
 
 
+@ONCE
 def test_an_error_of_spark_is_reported(run: Run, table: str) -> None:
     shutil.copytree(table, "damaged")
     file = next(Path("damaged").rglob("*.parquet"))
@@ -142,6 +151,7 @@ def test_an_error_leaves_the_output_file_as_it_is(run: Run, monkeypatch: pytest.
     assert Path("/dev/null").is_char_device()
 
 
+@ONCE
 def test_auto_continues_with_spark_if_duckdb_fails_or_takes_long(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Client.to_table_as_iterator
 
