@@ -1,7 +1,8 @@
 """Random queries over random observations: Spark and rdflib must give the same answers on the exported data.
 
-Both rewrites are tested: wide rows and triples. $EDGE_HISTORY_DIFFERENTIAL, for example `1000:2000`, selects the
-queries of a long run; the default is a few.
+Both rewrites are tested: wide rows and triples. The histories take turns: each query is sent to one of them, so that a
+run has more different queries. $EDGE_HISTORY_DIFFERENTIAL, for example `1000:2000`, selects the queries of a long run;
+the default is a few.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from spark_offload.history import History
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIRST, _, LAST = os.environ.get("EDGE_HISTORY_DIFFERENTIAL", "0:16").partition(":")
+FIRST, _, LAST = os.environ.get("EDGE_HISTORY_DIFFERENTIAL", "0:32").partition(":")
+NUMBERS = range(int(FIRST), int(LAST))
 HISTORIES = {
     "mapped": ((MAPPED, 24),),
     "chosen": ((MAPPED, 16), (EXPLICIT, 10)),
@@ -57,7 +59,7 @@ class World:
         self.histories = both_ways(session, rows)
 
 
-@pytest.fixture(scope="module", params=list(HISTORIES))
+@pytest.fixture(scope="module")
 def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World]:
     logging.getLogger("rdflib.term").disabled = True  # it warns of malformed literals
     yield World(spark, request.param)
@@ -65,7 +67,11 @@ def world(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[World
     logging.getLogger("rdflib.term").disabled = False
 
 
-@pytest.mark.parametrize("number", range(int(FIRST), int(LAST)))
+@pytest.mark.parametrize(
+    ("world", "number"),
+    [(name, number) for place, name in enumerate(HISTORIES) for number in NUMBERS if number % len(HISTORIES) == place],
+    indirect=["world"],
+)
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning:rdflib")  # it warns about itself
 def test_answers_are_those_of_rdflib(world: World, number: int) -> None:
