@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.support.callback_server import callback_server
@@ -11,11 +15,14 @@ from tests.support.stream_client import FORM, StreamGateway, path_of
 from tests.support.waiting import wait_for
 
 IRI = "http://example.org/streams-of/rooms"
+REQUESTS = Path(__file__).with_name("rsp_services_requests.json")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    gateway = StreamGateway(tmp_path_factory.mktemp("streams"), EDGE__STREAMS__MAX_ELEMENT="1024")
+    gateway = StreamGateway(
+        tmp_path_factory.mktemp("streams"), EDGE__STREAMS__MAX_ELEMENT="1024", EDGE__STREAMS__MAX_LATE="2048"
+    )
     yield gateway
     gateway.close()
 
@@ -43,6 +50,19 @@ def construct(name: str, stream: str) -> str:
     )
 
 
+def described(gateway, template, path):
+    """Return the answer to GET, after a check that the OpenAPI document describes it with all its members."""
+    document = gateway.ok("GET", "/api/openapi.json")
+    # Nothing may be in an answer that the schema does not name.
+    for schema in document["components"]["schemas"].values():
+        if "properties" in schema:
+            schema.setdefault("additionalProperties", False)
+    found = document["paths"][template]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    answer = gateway.ok("GET", path)
+    jsonschema.Draft202012Validator({**document, **found}).validate(answer)
+    return answer
+
+
 def test_elements_that_come_too_late_are_kept_over_a_restart(gateway):
     gateway.stream("s")
     gateway.query("q", select("q"))
@@ -54,11 +74,12 @@ def test_elements_that_come_too_late_are_kept_over_a_restart(gateway):
     wait_for(lambda: gateway.ok("GET", "/queries/q")["reports"] >= 5, "reports")
     late = datetime.now(UTC) - timedelta(milliseconds=300)
     assert gateway.add("s", '<urn:a> <urn:p> "late"', timestamp=late.isoformat()).endswith("1 too late")
+    assert gateway.add("s", f'<urn:a> <urn:p> "{"x" * 500}"', timestamp=late.isoformat()).endswith("1 too late")
     gateway.restart()
-    (element,) = gateway.ok("GET", "/streams/s?elements=late")
-    assert (element["number"], element["graph"]) == (3, '<urn:a> <urn:p> "late" .\n')
-    assert datetime.fromisoformat(element["time"]) == late < datetime.fromisoformat(element["arrived"])
-    assert gateway.ok("GET", "/streams/s")["too_late"] == 1
+    elements = described(gateway, "/streams/{id}", "/streams/s?elements=late")
+    assert [(each["number"], each["graph"]) for each in elements] == [(3, '<urn:a> <urn:p> "late" .\n'), (4, None)]
+    assert datetime.fromisoformat(elements[0]["time"]) == late < datetime.fromisoformat(elements[0]["arrived"])
+    assert described(gateway, "/streams/{id}", "/streams/s")["too_late"] == 2
     gateway.end_all()
     gateway.stream("s")
     assert gateway.ok("GET", "/streams/s?elements=late") == []
@@ -83,6 +104,24 @@ def test_the_links_of_a_query_are_its_canonical_url_and_its_inbox(gateway, name,
 def test_an_unknown_query_has_no_links(gateway):
     answer = gateway.send("GET", "/queries/unknown%22%3E%0D%0Ax:y")
     assert (answer.status_code, "link" in answer.headers, "x" in answer.headers) == (404, False, False)
+
+
+def test_the_answers_of_all_resources_are_as_described(gateway, callbacks):
+    gateway.stream("s")
+    gateway.query("made", construct("made", "urn:edge:stream:s"))
+    gateway.query("q", select("q"))
+    gateway.stream("fed")
+    gateway.observe("made", "/streams/fed")
+    gateway.observe("q", callbacks.url("/described"))
+    gateway.ok("POST", "/queries/q", f"target={callbacks.url('/target')}", FORM)
+    assert len(described(gateway, "/streams", "/streams")) == 4
+    assert len(described(gateway, "/queries", "/queries")) == 2
+    described(gateway, "/queries/{name}", "/queries/q")
+    observers = described(gateway, "/queries/{name}/observers", "/queries/q/observers")
+    assert sorted("target" in each for each in observers) == [False, True]
+    described(gateway, "/queries/{name}/observers", "/queries/made/observers")
+    path = "/queries/{name}/observers/{observer}"
+    described(gateway, path, path.format(name="q", observer=observers[0]["id"]))
 
 
 # Streams
@@ -148,14 +187,64 @@ def test_elements_are_read_in_every_format(gateway, callbacks, body):
     assert len(rows) == (2 if body == "turtle" else 1)
 
 
-def test_plain_text_may_be_latin_1(gateway, callbacks):
-    # Clients in Java send strings as "text/plain; charset=ISO-8859-1", without asking anybody.
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/json"])
+def test_plain_text_and_json_may_be_latin_1(gateway, callbacks, kind, encoding):
+    # Clients in Java send strings as ISO-8859-1 by default, as JSON without the charset.
+    text = "<urn:a> <urn:p> 'é' ." if kind == "text/plain" else BODIES["rdf-json"][1].replace('"x"', '"é"')
+    charset = "; charset=ISO-8859-1" if (kind, encoding) == ("text/plain", "latin-1") else ""
     gateway.stream("s")
     gateway.ok("PUT", "/queries/latin", select("latin"), "text/plain; charset=ISO-8859-1")
-    gateway.observe("latin", callbacks.url("/latin"))
-    gateway.ok("POST", "/streams/s", "<urn:a> <urn:p> 'é' .".encode("latin-1"), "text/plain; charset=ISO-8859-1")
-    rows = callbacks.wait_for("/latin", lambda report: report.rows).rows
-    assert "é" in str(rows)
+    gateway.observe("latin", callbacks.url(f"/{kind}-{encoding}"))
+    gateway.ok("POST", "/streams/s", text.encode(encoding), kind + charset)
+    rows = callbacks.wait_for(f"/{kind}-{encoding}", lambda report: report.rows).rows
+    assert rows == [{"o": "é"}]
+
+
+def test_other_json_is_utf_8(gateway):
+    """Only elements of streams are read leniently."""
+    content = '{"@id": "urn:é", "urn:p": "é"}'.encode("latin-1")
+    for path, kind in (("/streams/s", "application/ld+json"), ("/graph-store?default", "application/ld+json")):
+        gateway.stream("s")
+        assert gateway.fails("POST", path, content, kind)[0] == 400
+
+
+# The published Java client
+
+
+def test_the_requests_of_the_java_client_succeed(gateway, callbacks):
+    """Replay what rsp-services-api 0.4.6 sent when all its methods were called, on one connection as it did."""
+    connection = HTTPConnection(gateway.http.base_url.host, gateway.http.base_url.port, timeout=20)
+    observer, answers = "", {}
+    for request in json.loads(REQUESTS.read_text()):
+        body = request["body"].replace("CALLBACK", callbacks.url("/java")).encode("latin-1")
+        if request["call"] == "deleteObserver":
+            for value in ("21.5", "14.25"):
+                callbacks.wait_for("/java", lambda report, value=value: value in str(report.rows))
+        connection.putrequest(
+            request["method"], request["path"].replace("OBSERVER", observer), skip_accept_encoding=True
+        )
+        for name, value in request["headers"].items():
+            connection.putheader(name, value)
+        if request["method"] in ("PUT", "POST"):
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        content = json.loads(answer.read())
+        assert (request["call"], answer.status) == (request["call"], 200), content
+        answers.setdefault(request["call"], content)
+        if request["call"] == "addObserver":
+            observer = content.rpartition("/")[2]
+    connection.close()
+    # These methods return the body as it is; the others a JSON string.
+    objects = {"getStreamInfo": dict, "getStreamsInfo": list, "getQueryInfo": dict, "getQueriesInfo": list}
+    objects["getObserversInformations"] = list
+    assert {call: type(content) for call, content in answers.items()} == {
+        call: objects.get(call, str) for call in answers
+    }
+    assert answers["registerQuery"] == f"{gateway.http.base_url}/queries/temperatures"
+    assert json.loads(answers["getObserverInformations"]) == answers["getObserversInformations"][0]
+    assert gateway.ok("GET", "/queries") == []
 
 
 @pytest.mark.parametrize(

@@ -53,19 +53,27 @@ def content_type(request: Request) -> ContentType:
     return ContentType(media_type.strip().lower(), charset)
 
 
-async def read_text(request: Request, settings: HttpGateSettings, most: int | None = None) -> str:
+async def read_text(
+    request: Request, settings: HttpGateSettings, most: int | None = None, *, json_may_be_latin_1: bool = False
+) -> str:
     """The body as text, at most as many bytes, or as the settings have it.
+
+    `json_may_be_latin_1`: JSON that is not UTF-8 is ISO-8859-1, as clients of RDF stream processors in Java send it.
 
     Raises `TooLarge` (before anything is read, where the header says how long the body is), `UnsupportedMediaType`,
     `InvalidRequest`, `RequestTimeout`, `TooManyRequests` (too much is held for the client).
     """
     _check_encoding(request)
-    charset = _charset(content_type(request))
+    kind = content_type(request)
+    charset = _charset(kind)
     charge: Charge | None = request.scope.get(CHARGE)
     try:
         most = settings.max_message if most is None else min(most, settings.max_message)
-        return (await _read(request, settings, most, charge)).decode(charset)
+        body = await _read(request, settings, most, charge)
+        return body.decode(charset)
     except UnicodeDecodeError as error:
+        if json_may_be_latin_1 and kind.media_type == "application/json":
+            return body.decode(_LATIN_1)
         raise InvalidRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}") from None
     finally:
         if charge is not None:

@@ -157,7 +157,7 @@ class StreamResources:
             lateness = _read(parameters, "lateness", read_delay)
             return to_json(f"Stream {await streams.put_stream(identifier, lateness, access)} registered")
         time = _read(parameters, "timestamp", read_time)
-        text = await read_text(request, self._settings)
+        text = await read_text(request, self._settings, json_may_be_latin_1=True)
         check(access := self._recheck(request), "update")
         media_type = content_type(request).media_type
         with _charged(request, text) as charge:
