@@ -17,12 +17,13 @@ from edge.protocol.errors import StorageFailed
 from edge.protocol.results import Row
 from edge.streams.encoding import decode_access, decode_row, encode_access, encode_row, parsed
 from edge.streams.model import Element
+from edge.streams.report_index import ReportIndex, StoredPlace
 from edge.streams.settings import FILE_NAME
 from edge.streams.stored_rows import LateElement, ReportRow, StoredElement, StoredObserver, StoredQuery, StoredStream
 
 _APPLICATION_ID: Final = 0x45445354
 """SQLite's application_id of this file: "EDST"."""
-_VERSION: Final = 3
+_VERSION: Final = 4
 _FROM_VERSION_1: Final = """
 CREATE TABLE report_numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 INSERT INTO report_numbers SELECT name, number FROM queries;
@@ -41,6 +42,18 @@ CREATE TABLE late_elements (
 ) STRICT, WITHOUT ROWID;
 """
 """The followers of these versions have lost their reports anyway. The identifiers are those that they have."""
+_REPORTS: Final = """
+CREATE TABLE reports (
+    row INTEGER PRIMARY KEY, query TEXT NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, kind TEXT NOT NULL,
+    merged INTEGER NOT NULL, body BLOB NOT NULL
+) STRICT;
+"""
+"""In the order of their insertion. See `ReportIndex`."""
+_COPY_REPORTS: Final = """
+INSERT INTO reports SELECT NULL, query, number, time, kind, merged, body FROM reports_by_query ORDER BY time, number;
+DROP TABLE reports_by_query;
+"""
+_FROM_VERSION_3: Final = f"ALTER TABLE reports RENAME TO reports_by_query; {_REPORTS} {_COPY_REPORTS}"
 _SCHEMA: Final = """
 CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), time INTEGER NOT NULL) STRICT;
 INSERT INTO clock VALUES (1, 0);
@@ -65,10 +78,6 @@ CREATE TABLE report_numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STR
 CREATE TABLE followed_queries (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE TABLE results (
     query TEXT NOT NULL, row TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (query, row)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE reports (
-    query TEXT NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, kind TEXT NOT NULL, merged INTEGER NOT NULL,
-    body BLOB NOT NULL, PRIMARY KEY (query, number)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE observers (
     id TEXT PRIMARY KEY, query TEXT NOT NULL, url TEXT NOT NULL, owner TEXT NOT NULL, acknowledged INTEGER NOT NULL,
@@ -95,18 +104,19 @@ class StreamStore:
     def __init__(self, directory: Path | None) -> None:
         """Open or create the file; None keeps all in memory. Raises `StorageFailed`."""
         target = ":memory:" if directory is None else str(directory / FILE_NAME)
+        self._undo: list[Callable[[], object]] = []
+        """Actions that restore the state of the memory if the present transaction fails."""
         with _storing():
             self._connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
+                self._report_index = ReportIndex(self._report_places(), self.undo_with)
             except BaseException:
                 self._connection.close()
                 raise
         self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME, _GONE)
         self._late_sizes: dict[int, int] = {}
         """Bytes of the kept elements that came too late, by stream, as far as they are known."""
-        self._undo: list[Callable[[], object]] = []
-        """Actions that restore the state of the memory if the present transaction fails."""
 
     def _prepare(self) -> None:
         connection = self._connection
@@ -121,7 +131,11 @@ class StreamStore:
                 "Install that version, or move the file away"
             )
         if version < _VERSION:
-            changes = "".join((_FROM_VERSION_1, _FROM_VERSION_2)[version - 1 :]) if version else _SCHEMA
+            changes = (
+                "".join((_FROM_VERSION_1, _FROM_VERSION_2, _FROM_VERSION_3)[version - 1 :])
+                if version
+                else _SCHEMA + _REPORTS
+            )
             connection.executescript(
                 f"BEGIN; {changes} PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}; COMMIT;"
             )
@@ -334,7 +348,8 @@ class StreamStore:
 
     def drop_query(self, name: str) -> None:
         """Remove a query with its reports and observers."""
-        for table in ("reports", "observers", "results"):
+        self.drop_reports(name, LAST)
+        for table in ("observers", "results"):
             self._run(f"DELETE FROM {table} WHERE query = ?", name)  # noqa: S608 - names of this module
         for table in ("report_numbers", "followed_queries", "queries"):
             self._run(f"DELETE FROM {table} WHERE name = ?", name)  # noqa: S608 - names of this module
@@ -348,20 +363,32 @@ class StreamStore:
             self._connection.executemany("UPDATE report_numbers SET number = ? WHERE name = ?", rows)
 
     def report(self, query: str, report: ReportRow) -> None:
-        """Store a report for the observers and followers of its query."""
-        self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
+        """Store the newest report of a query for its observers and followers."""
+        self._report_index.add(query, self._insert_report(query, report))
+
+    def _insert_report(self, query: str, report: ReportRow) -> StoredPlace:
+        with _storing():
+            statement = "INSERT INTO reports VALUES (NULL, ?, ?, ?, ?, ?, ?)"
+            row = self._connection.execute(statement, (query, *report)).lastrowid
+        assert row is not None  # noqa: S101 - an INSERT has one
+        return StoredPlace(report.number, row, len(report.body))
+
+    def _report_places(self) -> Iterator[tuple[str, StoredPlace]]:
+        """Yield query and place of all reports, those of a query in the order of their numbers."""
+        rows = self._select("SELECT query, number, row, length(body) FROM reports ORDER BY query, number")
+        for query, *place in rows:
+            yield query, StoredPlace(*place)
 
     def reports(self, query: str, after: int, most: int, before: int = LAST) -> list[ReportRow]:
-        """Return stored reports of a query with numbers above `after` and below `before`, in order."""
-        found = self._select(
-            "SELECT number, time, kind, merged, body FROM reports "
-            "WHERE query = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
-            query,
-            after,
-            before,
-            most,
-        )
-        return [ReportRow(*row) for row in found]
+        """Return stored reports of a query with numbers above `after` and below `before`, in order.
+
+        `most`: number of reports at most; -1: all.
+        """
+        statement = "SELECT number, time, kind, merged, body FROM reports WHERE row = ?"
+        rows = self._report_index.rows(query, after, before)
+        return [
+            ReportRow(*values) for row in (rows if most < 0 else rows[:most]) for values in self._select(statement, row)
+        ]
 
     def reports_of_followed(self) -> dict[str, list[tuple[int, int, int]]]:
         """Return number, time and size of the content of each report of the followed queries, in order."""
@@ -388,20 +415,21 @@ class StreamStore:
 
     def report_bytes(self, query: str, overhead: int) -> int:
         """Return the size of the stored reports of a query. `overhead`: bytes of a report in addition to its body."""
-        ((size,),) = self._select(
-            "SELECT coalesce(sum(length(body) + ?), 0) FROM reports WHERE query = ?", overhead, query
-        )
-        return int(size)
+        return self._report_index.size(query, overhead)
 
     def drop_reports(self, query: str, until: int) -> None:
         """Remove the reports of a query with numbers up to `until`."""
-        self._run("DELETE FROM reports WHERE query = ? AND number <= ?", query, until)
+        self._delete_reports(query, until + 1)
+
+    def _delete_reports(self, query: str, before: int) -> None:
+        rows = [(row,) for row in self._report_index.remove(query, before)]
+        with _storing():
+            self._connection.executemany("DELETE FROM reports WHERE row = ?", rows)
 
     def replace_reports(self, query: str, reports: Iterable[ReportRow], before: int = LAST) -> None:
         """Replace all reports of a query with numbers below `before`."""
-        self._run("DELETE FROM reports WHERE query = ? AND number < ?", query, before)
-        for report in reports:
-            self._run("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", query, *report)
+        self._delete_reports(query, before)
+        self._report_index.put_first(query, [self._insert_report(query, report) for report in reports])
 
     def observers(self) -> list[StoredObserver]:
         """Return all observers."""

@@ -1,0 +1,103 @@
+"""Where the reports of each query are in the store: numbers, rows and sizes in memory.
+
+The rows of reports are in the order of their insertion, so that those of a turn are next to each other in the file. In
+the order of their queries, each of them changed a page of its own: ten times as many bytes were written.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+
+class StoredPlace(NamedTuple):
+    """A stored report."""
+
+    number: int
+    row: int
+    """Key of its row."""
+    size: int
+    """Bytes of its content."""
+
+
+class _Places(NamedTuple):
+    """The reports of a query in the order of their numbers, as columns: an entry takes 24 bytes."""
+
+    numbers: array[int]
+    rows: array[int]
+    sizes: array[int]
+
+    def append(self, place: StoredPlace) -> None:
+        for column, value in zip(self, place, strict=True):
+            column.append(value)
+
+    def pop(self) -> None:
+        for column in self:
+            column.pop()
+
+
+def _places(places: Iterable[StoredPlace] = ()) -> _Places:
+    found = _Places(array("q"), array("q"), array("q"))
+    for place in places:
+        found.append(place)
+    return found
+
+
+_NONE: Final = _places()
+
+
+class ReportIndex:
+    """The reports of all queries. A transaction that fails undoes the changes with `undo_with`."""
+
+    def __init__(
+        self, places: Iterable[tuple[str, StoredPlace]], undo_with: Callable[[Callable[[], object]], None]
+    ) -> None:
+        """`places`: query and place of each report, those of a query in the order of their numbers."""
+        self._of: dict[str, _Places] = {}
+        self._undo_with = undo_with
+        for query, place in places:
+            self._of.setdefault(query, _places()).append(place)
+
+    def add(self, query: str, place: StoredPlace) -> None:
+        """Add the newest report of a query."""
+        found = self._of.setdefault(query, _places())
+        found.append(place)
+        self._undo_with(found.pop)
+
+    def rows(self, query: str, after: int, before: int) -> array[int]:
+        """Return the rows of the reports of a query with numbers above `after` and below `before`, in order."""
+        numbers, rows, _ = self._of.get(query, _NONE)
+        return rows[bisect_right(numbers, after) : bisect_left(numbers, before)]
+
+    def size(self, query: str, overhead: int) -> int:
+        """Return the bytes of the reports of a query. `overhead`: bytes of each in addition to its content."""
+        sizes = self._of.get(query, _NONE).sizes
+        return sum(sizes) + overhead * len(sizes)
+
+    def remove(self, query: str, before: int) -> array[int]:
+        """Remove the reports of a query with numbers below `before`. Returns their rows."""
+        found = self._of.get(query, _NONE)
+        end = bisect_left(found.numbers, before)
+        if end:
+            self._set(query, _Places(*(column[end:] for column in found)))
+        return found.rows[:end]
+
+    def put_first(self, query: str, places: Iterable[StoredPlace]) -> None:
+        """Add reports of a query with numbers below those of its other reports."""
+        first, others = _places(places), self._of.get(query, _NONE)
+        self._set(query, _Places(*(begin + rest for begin, rest in zip(first, others, strict=True))))
+
+    def _set(self, query: str, places: _Places) -> None:
+        # The columns before stay unchanged, for the undo.
+        earlier = self._of.pop(query, None)
+        if places.numbers:
+            self._of[query] = places
+        self._undo_with(lambda: self._restore(query, earlier))
+
+    def _restore(self, query: str, places: _Places | None) -> None:
+        if places is None:
+            self._of.pop(query, None)
+        else:
+            self._of[query] = places
