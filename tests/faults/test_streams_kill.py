@@ -1,6 +1,7 @@
 """A gateway is killed in the middle of windows and deliveries: each window is reported, and no report changes.
 
-Observers get each report at least once, followers that go on after the last report that they have exactly once.
+Observers get each report at least once, followers that go on after the last report that they have exactly once, over a
+WebSocket, MQTT and CoAP.
 
 `EDGE_STREAM_KILLS=100` kills it so often instead of twice.
 """
@@ -13,13 +14,19 @@ import json
 import os
 import random
 import urllib.request
+import uuid
 from contextlib import suppress
+from functools import partial
 from http.client import HTTPException
+from urllib.parse import urlencode
 
 import pytest
+from aiocoap.error import Error as CoapError
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
+from tests.gates.coap.coap_client import CoapClient
+from tests.gates.mqtt.mqtt_harness import MqttClient
 from tests.streams.receiver import Receiver
 from tests.support.waiting import eventually
 
@@ -85,16 +92,21 @@ class Follower:
     def __init__(self, query, endpoints):
         self.query = query
         self.endpoints = endpoints
-        self.position = ""
+        self.after = {}
+        """Parameters of the next connection: the last report."""
         self.number = 0
         self.connections = 0
         self.values = []
+
+    @property
+    def path(self):
+        return f"/queries/{self.query}?{urlencode(self.after)}"
 
     async def run(self):
         while True:
             with suppress(OSError, WebSocketException):
                 base = self.endpoints["ws"].removesuffix("/subscribe")
-                async with connect(f"{base}/queries/{self.query}{self.position}") as socket:
+                async with connect(f"{base}{self.path}") as socket:
                     async for text in socket:
                         self.take(json.loads(text))
             await asyncio.sleep(0.02)
@@ -113,30 +125,102 @@ class Follower:
         else:
             assert message["status_code"] == 503, message  # it starts, or stops
             return
-        self.position = f"?after={self.number}&of={self.of}"
+        self.after = {"after": self.number, "of": self.of}
+
+
+class MqttFollower(Follower):
+    """Follows over MQTT again after each new connection of the gateway to the broker."""
+
+    async def run(self):
+        client = MqttClient(self.endpoints["broker"], f"{self.query}-{uuid.uuid4().hex}")
+        client.client.loop_start()
+        try:
+            await self._follow(client)
+        finally:
+            client.client.disconnect()
+            client.client.loop_stop()
+
+    async def _follow(self, client):
+        connection = None
+        while True:
+            statuses = [client.statuses.get() for _ in range(client.statuses.qsize())]
+            # The messages that came before the status.
+            for _ in range(client.came.qsize()):
+                message = client.came.get()
+                self.take(json.loads(message.payload))
+                if "status_code" in json.loads(message.payload):
+                    connection = None
+            online = [status["connection"] for status in statuses if status["status"] == "online"] or [self.last]
+            self.last = online[-1]
+            if self.last != connection:
+                connection = self.last
+                client.send({"follow": {"query": self.query, **self.after}})
+            await asyncio.sleep(0.02)
+
+    last = None
+    """Last connection of the gateway."""
+
+
+class CoapFollower(Follower):
+    """Observes a query over CoAP, and again after each start of the gateway."""
+
+    async def run(self):
+        while True:
+            starts = self.endpoints["starts"]
+            with suppress(OSError, CoapError, TimeoutError):
+                async with CoapClient(self.endpoints["coap"]) as client, asyncio.timeout(20):
+                    await self._observe(await client.observe(self.path), starts)
+            await asyncio.sleep(0.02)
+
+    async def _observe(self, observation, starts):
+        pending = {}
+        has_begun = False
+        while self.endpoints["starts"] == starts:
+            for _ in range(observation.came.qsize()):
+                message = observation.came.get_nowait()
+                if isinstance(message, Exception) or not message.code.is_successful():
+                    return
+                found = json.loads(message.payload)
+                # The client library may pass a notification on before the first response.
+                if "content" in found:
+                    pending[found["number"]] = found
+                else:
+                    self.take({"following": found})
+                    has_begun = True
+            while has_begun and pending:
+                self.take({"report": pending.pop(min(pending))})
+            await asyncio.sleep(0.02)
 
 
 @contextlib.asynccontextmanager
 async def following(endpoints):
     """Run the followers. Yields them, and a function that fails if one of them has failed."""
-    followers = [Follower(f"followed-{name}", endpoints) for name in FOLLOWED]
+    kinds = ((Follower, "counted"), (Follower, "new"), (MqttFollower, "counted"), (CoapFollower, "new"))
+    followers = [kind(f"followed-{name}", endpoints) for kind, name in kinds]
     tasks = [asyncio.create_task(follower.run()) for follower in followers]
     try:
         yield followers, lambda: [task.result() for task in tasks if task.done()]
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.wait(tasks)
 
 
 @pytest.mark.timeout(180 + 20 * KILLS)
-async def test_each_window_is_reported_once(gateway):
-    rng, endpoints = random.Random(KILLS), {}
-    process = gateway(EDGE__MQTT__ENABLED="false")
+async def test_each_window_is_reported_once(gateway, mosquitto):
+    broker = mosquitto()
+    rng, endpoints = random.Random(KILLS), {"broker": broker.port, "starts": 0}
+    process = gateway(
+        EDGE__MQTT__BROKER=broker.url,
+        EDGE__MQTT_GATE__ENABLED="always",
+        EDGE__COAP__ENABLED="true",
+        EDGE__COAP__PORT="0",
+    )
     receiver, reports, sender = Receiver(), Reports(), Sender()
     receiver.then(receiver.answering("200 OK"))
 
     def start():
-        endpoints.update(process.start())
+        endpoints.update(process.start(), starts=endpoints["starts"] + 1)
         return endpoints["http"]
 
     def is_complete(followers):
@@ -145,8 +229,10 @@ async def test_each_window_is_reported_once(gateway):
         sent = set(sender.acknowledged)
         last = sorted(sent | sender.unsure)[-3:]
         whole = sent <= set(reports.values("whole")) and sent <= set(reports.values("new"))
-        counted, new = followers
-        followed = sent <= set(new.values) and len(counted.values) >= len(sent) - len(last)
+        followed = all(
+            sent <= set(each.values) if each.query == "followed-new" else len(each.values) >= len(sent) - len(last)
+            for each in followers
+        )
         return whole and followed and len(reports.values("counted")) >= len(sent) - len(last)
 
     async with receiver.running():
@@ -159,8 +245,12 @@ async def test_each_window_is_reported_once(gateway):
         for name, text in FOLLOWED.items():
             await asyncio.to_thread(request, base, "PUT", f"/queries/followed-{name}", text)
         async with following(endpoints) as (followers, fail):
-            await eventually(lambda: fail() or all(each.connections for each in followers), "the followers")
-            for _ in range(KILLS):
+
+            def have_connected(times):
+                return fail() or all(each.connections >= times for each in followers)
+
+            for kill in range(KILLS):
+                await eventually(partial(have_connected, kill + 1), "the followers")
                 for _ in range(rng.randint(3, 25)):
                     assert await asyncio.to_thread(sender.post, base)
                 killing = asyncio.create_task(asyncio.to_thread(process.kill))
@@ -174,7 +264,7 @@ async def test_each_window_is_reported_once(gateway):
             assert all(each.connections > KILLS for each in followers)
         async with following(endpoints) as (again, fail):
             for each in again:
-                each.position = "?after=0"
+                each.after = {"after": 0}
             await eventually(lambda: fail() or all(map(is_as_far, again, followers)), "all reports again")
     for first, second in zip(followers, again, strict=True):
         assert second.values[: len(first.values)] == first.values, f"a report of {first.query} has changed"
