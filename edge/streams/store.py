@@ -95,7 +95,7 @@ _OMITTED: Final = b"\0"
 LAST: Final = 2**62
 """A number above those of all reports."""
 _GONE: Final = "restart the gateway; its streams are lost"
-"""What to do if the files were deleted under a running gateway."""
+"""Remedy if the files were deleted under a running gateway."""
 
 
 class StreamStore:

@@ -213,7 +213,7 @@ def test_other_json_is_utf_8(gateway):
 
 
 def test_the_requests_of_the_java_client_succeed(gateway, callbacks):
-    """Replay what rsp-services-api 0.4.6 sent when all its methods were called, on one connection as it did."""
+    """Replay the requests of all methods of rsp-services-api 0.4.6, on one connection as it used."""
     connection = HTTPConnection(gateway.http.base_url.host, gateway.http.base_url.port, timeout=20)
     observer, answers = "", {}
     for request in json.loads(REQUESTS.read_text()):

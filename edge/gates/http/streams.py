@@ -191,7 +191,8 @@ class StreamResources:
         if request.method in ("GET", "HEAD"):
             response = to_json(await streams.query(name, access))
             response.headers.update(inbox_link("query", name))
-            # Without rel="hub": the gateway does not implement WebSub. Observers subscribe with POST to this URL.
+            # Without rel="hub": a WebSub hub sends the content of its topic (section 7), which is this description, and
+            # not a report. Observers subscribe with POST to this URL.
             response.headers["Link"] += f', <{_path(name)}>; rel="self"'
             return response
         if request.method == "DELETE":
