@@ -94,7 +94,7 @@ def look(landing: LandingZone, positions: Mapping[OutboxEpoch, int], most: int) 
         else:
             _sort_out(landing, segment, verdict, found)
     for segments in sound.values():
-        found.taken += _chain(segments, positions)
+        found.taken += chain(segments, positions.get(next(iter(segments)).outbox, 0))
     after = found.positions(positions)
     # The numbers of a damaged segment are a gap, until the gateway has sent it again.
     gone = {(one.outbox, one.stem) for one in found.damaged}
@@ -194,16 +194,13 @@ def unreadable(landing: LandingZone, taken: Iterable[SelectedSegment]) -> list[t
     return found
 
 
-def _chain(
-    segments: Mapping[PendingSegment, SegmentManifest], positions: Mapping[OutboxEpoch, int]
-) -> list[SelectedSegment]:
-    """Choose segments of an outbox that cover its numbers without a gap.
+def chain(segments: Mapping[PendingSegment, SegmentManifest], position: int) -> list[SelectedSegment]:
+    """Choose segments of an outbox that cover its numbers after a position without a gap.
 
     Segments may overlap, for example after a gateway sent a segment again with other bounds. The greedy choice prefers
     segments with rows to tombstones, and then the segment that reaches furthest.
     """
-    chain: list[SelectedSegment] = []
-    position = positions.get(next(iter(segments)).outbox, 0)
+    chosen: list[SelectedSegment] = []
     later = deque(sorted(segments))
     fitting: list[tuple[bool, int, PendingSegment]] = []
     while True:
@@ -213,9 +210,9 @@ def _chain(
         while fitting and -fitting[0][1] <= position:
             heapq.heappop(fitting)
         if not fitting:
-            return chain
+            return chosen
         best = heapq.heappop(fitting)[2]
-        chain.append(SelectedSegment(best, segments[best], position))
+        chosen.append(SelectedSegment(best, segments[best], position))
         position = best.last
 
 

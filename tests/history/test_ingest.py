@@ -22,6 +22,7 @@ from spark_offload.commit import append
 from spark_offload.errors import IngestFailed, LandingRefused, Overtaken, TableBusy, TableRefused
 from spark_offload.ingest import ingest
 from spark_offload.landing import LandingZone, OutboxEpoch, write
+from spark_offload.landing_source.data_source import LandingOptions, LandingReader
 from spark_offload.positions import place
 from spark_offload.rows import rows
 from spark_offload.segment_selection import look
@@ -56,6 +57,18 @@ def expected(observations: Iterable[tuple[ObservationContext, Cells]]) -> list[t
     return found
 
 
+def pending(landing: Path) -> list[tuple[object, ...]]:
+    """Return the rows that the data source reads from the landing zone, in the form of `stored`."""
+    reader = LandingReader(LandingOptions.of({"path": str(landing)}))
+    at = SCHEMA.names.index("ts")
+    found = []
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            columns = [batch.column(n).cast("int64") if n == at else batch.column(n) for n in range(batch.num_columns)]
+            found += list(zip(*(column.to_pylist() for column in columns), strict=True))
+    return found
+
+
 def numbers(spark: SparkSession, table: Path) -> list[int]:
     return [one[2] for one in stored(spark, table)]
 
@@ -77,6 +90,7 @@ def test_ingested_rows_equal_the_stored_observations(
         last = cuts.draw(st.integers(first, min(first + 20, len(observations))))
         sender.send(first, last)
         first = last + 1
+    assert pending(landing) == expected(observations)
     (done,) = ingest(spark, landing, table)
     assert done.observations == len(observations)
     assert stored(spark, table) == expected(observations)
@@ -92,8 +106,10 @@ def test_escapes_and_forms_of_numbers(spark: SparkSession, tmp_path: Path) -> No
         for kind in ("string", "double", "decimal", "integer", "boolean")
     ]
     Sender(tmp_path / "landing", observations).send(1, len(observations))
+    waiting = pending(tmp_path / "landing")
     ingest(spark, tmp_path / "landing", tmp_path / "table")
     found = stored(spark, tmp_path / "table")
+    assert waiting == found
     names = SCHEMA.names
     value, text, datatype = names.index("value"), names.index("value_text"), names.index("datatype")
     assert [one[text] for one in found] == [text for text in texts for _ in range(5)]
@@ -173,7 +189,9 @@ def test_times_out_of_range_are_bounded(spark: SparkSession, tmp_path: Path) -> 
     sender = Sender(landing, [*observations, *observations])
     sender.send(1, 9)
     sender.drop(10, 18)
+    waiting = pending(landing)
     ingest(spark, landing, table)
+    assert waiting == stored(spark, table)
     found = [one[3] for one in stored(spark, table)]
     assert found == [min(max(time, YEAR_1), END_OF_9999) for time in times] + [END_OF_9999]
     dates = {one[0] for one in open_table(spark, str(table)).select("date").distinct().collect()}

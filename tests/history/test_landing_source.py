@@ -1,0 +1,254 @@
+"""The data source `sepa`: what is in a landing zone and not in the table yet, as a batch and as a stream."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from spark_offload.errors import LandingRefused
+from spark_offload.ingest import ingest
+from spark_offload.landing import LandingZone, OutboxEpoch
+from spark_offload.landing_source.data_source import (
+    LandingOptions,
+    LandingReader,
+    LandingStreamReader,
+    SlicePartition,
+    register,
+)
+from spark_offload.table import open_table
+from tests.history.history_data import DAY, MIDNIGHT, readings
+from tests.history.ingest_sender import EPOCH, Sender, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import InputPartition
+
+pytestmark = pytest.mark.timeout(600)
+
+OBSERVATIONS = readings("a1", range(1000), every=DAY // 10)
+BOX = OutboxEpoch("box-1", EPOCH)
+
+
+def options(landing: Path, **others: str) -> LandingOptions:
+    return LandingOptions.of({"path": str(landing), **others})
+
+
+def numbers(partitions: Sequence[InputPartition]) -> list[tuple[str, int, int | None]]:
+    """Return gateway, number and lost observations of the rows of partitions."""
+    return [
+        (row["gateway"], row["seq"], row["lost"])
+        for one in partitions
+        if isinstance(one, SlicePartition)
+        for batch in one.read()
+        for row in batch.to_pylist()
+    ]
+
+
+def sorted_rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=lambda row: row[:3])
+
+
+def test_a_batch_has_the_rows_of_the_next_round(spark: SparkSession, tmp_path: Path) -> None:
+    """Damaged segments, and those behind a gap, are left out. Nothing in the landing zone is changed."""
+    landing, table = tmp_path / "landing [1] é", tmp_path / "table"
+    one, two, three = (Sender(landing, OBSERVATIONS, gateway=f"box-{number}") for number in (1, 2, 3))
+    one.send(1, 30)
+    ingest(spark, landing, table)
+    one.send(21, 50)
+    one.drop(45, 60)
+    one.send(71, 80)
+    two.send(1, 20, replayed=True)
+    rows_of(two.send(21, 40)).write_bytes(b"damaged")
+    rows_of(three.send(1, 10)).write_bytes(b"damaged")
+    register(spark)
+    files = sorted(landing.rglob("*"))
+    pending = spark.read.format("sepa").load(str(landing))
+    found = sorted_rows(pending)
+    assert [(row[0], row[2]) for row in found] == [
+        *(("box-1", number) for number in [*range(31, 51), 60]),
+        *(("box-2", number) for number in range(1, 21)),
+    ]
+    late = F.lit("2026-01-04").cast("timestamp")
+    some = pending.where((F.col("gateway") == "box-1") & (F.col("ts") < late))
+    assert sorted_rows(some) == [row for row in found if row[0] == "box-1" and str(row[3]) < "2026-01-04"]
+    assert sorted(landing.rglob("*")) == files
+
+    before = open_table(spark, table, 1)
+    ingest(spark, landing, table)
+    assert found == sorted_rows(open_table(spark, table).exceptAll(before))
+    assert pending.where(F.col("lost").isNull()).count() == 0  # it is planned again
+    kept = spark.read.format("sepa").option("startingOffsets", "earliest").load(str(landing))
+    assert sorted_rows(kept.where(F.col("lost").isNull())) == sorted_rows(
+        open_table(spark, table).where("lost IS NULL")
+    )
+    with pytest.raises(PySparkException, match=r"is a table.*format\(.delta.\)"):
+        spark.read.format("sepa").load(str(table)).collect()
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([EqualTo(("gateway",), "box-2")], ["box-2"] * 3),
+        ([In(("gateway",), ("box-1", "box-9"))], ["box-1"] * 3),
+        ([EqualTo(("epoch",), "0" * 16)], []),
+        ([EqualTo(("sensor",), "x")], ["box-1"] * 3 + ["box-2"] * 3),
+    ],
+)
+def test_filters_skip_outboxes(tmp_path: Path, filters: list[Filter], expected: list[str]) -> None:
+    for box in ("box-1", "box-2"):
+        Sender(tmp_path, OBSERVATIONS, gateway=box).send(1, 3)
+    reader = LandingReader(options(tmp_path))
+    assert list(reader.pushFilters(filters)) == filters
+    assert [gateway for gateway, _, _ in numbers(reader.partitions())] == expected
+
+
+def test_filters_on_times_skip_segments(tmp_path: Path) -> None:
+    """Ten observations a day, and a segment each day: a filter on a day reads one segment."""
+    sender = Sender(tmp_path, OBSERVATIONS)
+    for day in range(5):
+        sender.send(day * 10 + 1, day * 10 + 10)
+    sender.drop(51, 60)
+    noon = datetime.fromtimestamp((MIDNIGHT + 2 * DAY + DAY // 2) / 1e6, UTC)
+    for filters, first, last in (
+        ([EqualTo(("date",), date(2026, 1, 3))], 21, 30),
+        ([GreaterThanOrEqual(("ts",), noon), LessThan(("date",), date(2026, 1, 4))], 21, 40),
+        ([LessThan(("ts",), noon)], 1, 30),
+        ([GreaterThanOrEqual(("date",), date(2026, 1, 6))], 60, 60),
+        ([GreaterThanOrEqual(("ts",), noon.replace(tzinfo=None))], 1, 60),
+    ):
+        reader = LandingReader(options(tmp_path))
+        list(reader.pushFilters(filters))
+        found = [number for _, number, _ in numbers(reader.partitions())]
+        assert (found[0], found[-1]) == (first, last)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_stream_reads_each_observation_once(tmp_path: Path, seed: int) -> None:
+    """Segments overlap, are damaged, dropped, ingested and sent again; the stream is restarted and repeats batches."""
+    chance = random.Random(seed)
+    landing = tmp_path
+    sender = Sender(landing, OBSERVATIONS)
+    sender.send(1, 1)
+    zone = LandingZone(landing)
+    found: list[tuple[str, int, int | None]] = []
+    reader = LandingStreamReader(options(landing))
+    offset = reader.initialOffset()
+    sent = 1
+    for _ in range(60):
+        match chance.randrange(6):
+            case 0 | 1:
+                first = max(1, sent + 1 - chance.randrange(4))
+                sent = max(sent, first + chance.randrange(12))
+                sender.send(first, sent)
+            case 2:
+                sender.drop(sent + 1, sent + 3)
+                sent += 3
+            case 3:
+                bad = sender.send(sent + 1, sent + 5)
+                rows_of(bad).write_bytes(b"damaged")
+                if chance.random() < 0.5:  # what the ingester and the gateway do
+                    reader.latestOffset(offset, ReadAllAvailable())
+                    sender.send(sent + 1, sent + 5)
+                    sent += 5
+                else:
+                    for file in (bad, rows_of(bad)):
+                        file.unlink()
+            case 4:  # ingested, and removed as far as the stream has read it
+                done = offset.get(str(BOX), 0)
+                zone.acknowledge({BOX: chance.choice((done, sent))}, 1)
+                zone.clean({BOX: done}, -1)
+            case _:
+                reader = LandingStreamReader(options(landing))
+        limit = chance.choice((ReadAllAvailable(), ReadMaxRows(chance.randrange(1, 9))))
+        after = reader.latestOffset(offset, limit)
+        batch = numbers(reader.partitions(offset, after))
+        assert numbers(LandingStreamReader(options(landing)).partitions(offset, after)) == batch
+        assert len(batch) <= (limit.max_rows if isinstance(limit, ReadMaxRows) else 1000)
+        reader.commit(after)
+        found += batch
+        offset = after
+    while (after := reader.latestOffset(offset, ReadMaxRows(50))) != offset:
+        found += numbers(reader.partitions(offset, after))
+        offset = after
+    assert offset == {str(BOX): sent}
+    covered = [number for _, seq, lost in found for number in range(seq - (lost or 1) + 1, seq + 1)]
+    assert covered == list(range(1, sent + 1))
+
+
+def test_rows_that_left_the_landing_zone_are_not_skipped_silently(tmp_path: Path) -> None:
+    sender = Sender(tmp_path, OBSERVATIONS)
+    sender.send(1, 10)
+    offset = LandingStreamReader(options(tmp_path)).initialOffset()
+    sender.send(11, 20)
+    zone = LandingZone(tmp_path)
+    zone.acknowledge({BOX: 20}, 1)
+    zone.clean({BOX: 15}, -1)
+    with pytest.raises(LandingRefused, match=r"observations 1 to 10 of box-1/.* failOnDataLoss"):
+        LandingStreamReader(options(tmp_path)).latestOffset(offset, ReadAllAvailable())
+    careless = LandingStreamReader(options(tmp_path, failOnDataLoss="false"))
+    steps = [offset]
+    while (after := careless.latestOffset(steps[-1], ReadMaxRows(4))) != steps[-1]:
+        steps.append(after)
+    read = [one for start, end in pairwise(steps) for one in numbers(careless.partitions(start, end))]
+    assert [number for _, number, _ in read] == list(range(11, 21))
+    for file in sender.folder.iterdir():
+        file.unlink()
+    with pytest.raises(LandingRefused, match="observations 1 to 20"):
+        LandingStreamReader(options(tmp_path)).latestOffset(offset, ReadAllAvailable())
+    assert LandingStreamReader(options(tmp_path, startingOffsets="earliest")).initialOffset() == {str(BOX): 20}
+
+
+def test_outboxes_take_turns(tmp_path: Path) -> None:
+    """With fewer rows in a batch than outboxes, each outbox is read."""
+    for number in range(5):
+        Sender(tmp_path, OBSERVATIONS, gateway=f"box-{number}").send(1, 4 if number else 60)
+    reader = LandingStreamReader(options(tmp_path))
+    offset = reader.initialOffset()
+    for _ in range(40):
+        after = reader.latestOffset(offset, ReadMaxRows(3))
+        assert len(numbers(reader.partitions(offset, after))) <= 3
+        offset = after
+    assert sorted(offset.values()) == [4, 4, 4, 4, 60]
+
+
+def test_a_streaming_query_continues_at_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    landing, sink = tmp_path / "landing", tmp_path / "sink"
+    one, two = Sender(landing, OBSERVATIONS), Sender(landing, OBSERVATIONS, gateway="box-2")
+    one.send(1, 40)
+    two.send(1, 10)
+    two.send(21, 30)
+    register(spark)
+
+    def run() -> list[tuple[object, ...]]:
+        query = (
+            spark.readStream.format("sepa")
+            .option("maxRowsPerTrigger", 15)
+            .load(str(landing))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(sink))
+        )
+        query.awaitTermination()
+        return sorted_rows(spark.read.parquet(str(sink)))
+
+    assert [row[2] for row in run()] == [*range(1, 41), *range(1, 11)]
+    two.send(11, 20)
+    one.drop(41, 50)
+    found = run()
+    ingest(spark, landing, tmp_path / "table")
+    lost = [sum(row[-2] or 0 for row in rows) for rows in (found, sorted_rows(open_table(spark, tmp_path / "table")))]
+    assert lost == [10, 10]
+    assert [row for row in found if row[-2] is None] == sorted_rows(
+        open_table(spark, tmp_path / "table").where("lost IS NULL")
+    )
