@@ -48,8 +48,8 @@ def register(spark: SparkSession) -> None:
 class LandingSource(DataSource):
     """Observations in a landing zone.
 
-    Options: `path`, the directory; `startingOffsets`: `acknowledged` (default: what is not in the table yet) or
-    `earliest` (all that is in the landing zone); `failOnDataLoss` (default: true); `maxRowsPerTrigger` for streams.
+    Options: `path`, the directory; `startingOffsets`: `acknowledged` (default: the observations after those in the
+    table) or `earliest` (all in the landing zone); `failOnDataLoss` (default: true); `maxRowsPerTrigger` for streams.
     """
 
     @classmethod
@@ -83,7 +83,7 @@ class LandingOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> LandingOptions:
         """Parse the options. Raises `LandingRefused`."""
-        folder = Path(options.get("path", "").removeprefix("file:"))
+        folder = Path(options.get("path", "").removeprefix("file:")).absolute()
         if "path" not in options:
             raise LandingRefused("the landing zone has no path: load(PATH)")
         if (folder / LOG).is_dir():
@@ -196,14 +196,14 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 slices, reached = self._slices.after(outbox, position, acknowledged.get(outbox, 0), upto)
                 if reached < upto:
                     raise LandingRefused(
-                        f"observations {reached + 1:,} to {upto:,} of {outbox} are no longer in the landing zone"
+                        f"observations {reached + 1:,} to {upto:,} of {outbox} have left the landing zone"
                         f" {self._options.folder}: start the query again when their gateway has sent them again"
                     )
                 chosen += slices
         return _partitions(chosen)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Free the memory for what was read."""
+        """Free the memory of the segments of a batch."""
         self._slices.forget(_positions(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

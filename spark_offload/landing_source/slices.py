@@ -141,8 +141,8 @@ def content(one: Slice) -> bytes:
         return LandingZone(one.segment.rows.parents[2]).rows(one.segment, one.manifest)
     except FileNotFoundError:
         raise LandingRefused(
-            f"{one.segment} has left the landing zone meanwhile: repeat the query, and read what is missing from the"
-            " table"
+            f"{one.segment} has left the landing zone, because it is in the table: load the landing zone again,"
+            " and read the table"
         ) from None
 
 
