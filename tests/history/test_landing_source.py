@@ -1,4 +1,4 @@
-"""The data source `sepa`: what is in a landing zone and not in the table yet, as a batch and as a stream."""
+"""The data source `sepa`: observations in a landing zone that are not in the table yet, as a batch and a stream."""
 
 from __future__ import annotations
 
