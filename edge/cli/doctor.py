@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -53,7 +53,7 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
 
     from edge.doctor import DoctorContext, examine
 
-    rows: list[dict[str, str]] = []
+    rows: list[dict[str, Any]] = []
     for name, finding in examine(DoctorContext(settings, requests_to(settings.data_dir))):
         # Each line is printed at once: some checks wait for the gateway or the broker.
         rows.append(_row(name, finding, fix=fix))
@@ -65,26 +65,26 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
         sys.exit(REFUSED)
 
 
-def _row(name: str, finding: Finding, *, fix: bool) -> dict[str, str]:
+def _row(name: str, finding: Finding, *, fix: bool) -> dict[str, Any]:
     # A fix that fails must not hide the other findings.
     fixed = failed = ""
     if fix and finding.fix is not None:
         try:
-            fixed = finding.fix()
+            finding.fix()
+            fixed = finding.done
         except (OSError, EdgeError) as error:
             failed = str(error)
     return {
         "check": name,
-        "state": finding.state,
-        "what": finding.what,
-        "why": finding.why,
+        **finding.row(),
         "do": f"{finding.do} (not done: {failed})" if failed else finding.do,
         "fixable": "yes" if finding.fix is not None else "no",
         "fixed": fixed,
+        "failed": failed,
     }
 
 
-def _print(row: dict[str, str]) -> None:
+def _print(row: dict[str, Any]) -> None:
     state = click.style(f"{row['state']:<8}", fg=_COLOURS[row["state"]])
     click.echo(f"{state} {row['check']:<13} {printable(row['what'])}")
     for name in ("why", "do", "fixed"):

@@ -58,4 +58,4 @@ def examine(around: DoctorContext) -> Iterator[tuple[str, Finding]]:
             for finding in check(around):
                 yield name, finding
         except Exception as error:  # noqa: BLE001  one failed check must not stop the others
-            yield name, unknown(f"this check failed: {type(error).__name__}: {error}")
+            yield name, unknown("check.failed", reason=f"{type(error).__name__}: {error}")

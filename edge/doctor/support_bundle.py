@@ -129,10 +129,7 @@ def _versions() -> str:
 
 
 def _doctor(around: DoctorContext) -> str:
-    rows = [
-        {"check": name, "state": found.state, "what": found.what, "why": found.why, "do": found.do}
-        for name, found in examine(around)
-    ]
+    rows = [{"check": name, **found.row()} for name, found in examine(around)]
     return json.dumps(rows, indent=1, ensure_ascii=False)
 
 

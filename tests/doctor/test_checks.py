@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import stat
+import string
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from edge import last_run
-from edge.doctor import examine
+from edge.doctor import checks, examine
 from edge.doctor.checks import (
     backlog,
     broker,
@@ -30,10 +33,12 @@ from edge.doctor.checks import (
     units,
     update,
 )
+from edge.doctor.texts import TEXTS
 from edge.last_run import Run, RunRecord
 from edge.security.certificates import make
 from tests.support.processes import free_port
 
+MAKERS = {"ok", "unknown", "warning", "problem"}
 HEALTHY = {"version": "1", "uptime_seconds": 5, "pending_updates": 3, "parts": {"engine": "moves"}}
 OUTBOX = {"state": "ships", "reason": "", "observations": 10, "bytes": 1000, "oldest": None, "dropped": 0}
 
@@ -60,6 +65,21 @@ def test_no_check_fails_on_an_empty_machine_and_each_problem_has_a_remedy(machin
             assert finding.do, name
 
 
+def test_each_finding_gives_its_texts_the_values_that_they_need():
+    """Findings whose values are literal; the tests of the checks render the others."""
+    seen = set()
+    for path in Path(checks.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call) or getattr(call.func, "id", "") not in MAKERS or not call.args:
+                continue
+            code = call.args[0].value
+            seen.add(code)
+            given = {keyword.arg for keyword in call.keywords}
+            needed = {name for text in TEXTS[code] for _, name, _, _ in string.Formatter().parse(text) if name}
+            assert given == needed or None in given, code
+    assert len(seen) > 70
+
+
 def test_a_failing_check_affects_no_other_check(machine):
     machine.put("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 50 kB\n")
     machine.put("proc/uptime", "nonsense")
@@ -81,9 +101,16 @@ def test_gateway(machine):
     assert only(gateway.check(machine.around())).state == "unknown"
     machine.health = (200, {"version": "1", "parts": {"engine": "moves"}})
     assert states(gateway.check(machine.around())) == ["ok", "unknown"]
-    faults = {"mapping_faults": [{"file": "a.toml", "reason": "no"}], "query_faults": {"b.rq": "no"}}
+    fault = {"file": "a.toml", "reason": "a.toml:3: no", "previous_version_applies": False}
+    faults = {"mapping_faults": [fault, {"file": "c.toml", "reason": "no"}], "query_faults": {"b.rq": "no"}}
     machine.health = (200, HEALTHY | faults | {"parts": {"ws": "no answer"}})
-    assert states(gateway.check(machine.around())) == ["warning", "warning", "warning"]
+    found = list(gateway.check(machine.around()))
+    assert states(found) == ["warning"] * 4
+    assert [each.what.partition(" has an error: ")[2] for each in found[1:]] == [
+        "a.toml:3: no",
+        "c.toml no",
+        "b.rq: no",
+    ]
 
 
 def test_an_unreadable_data_directory_is_reported(machine):
@@ -183,7 +210,8 @@ def test_files_that_others_may_read_are_closed(machine):
     machine.data.chmod(0o755)
     finding = only(files.check(machine.around()))
     assert finding.state == "warning"
-    assert finding.fix() == "data, edge.sqlite3: for the owner alone"
+    finding.fix()
+    assert finding.done == "data, edge.sqlite3: for the owner alone"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert stat.S_IMODE(machine.data.stat().st_mode) == 0o700
     assert only(files.check(machine.around())).state == "ok"
@@ -202,7 +230,10 @@ def test_only_leftover_files_are_removed(machine):
         os.utime(machine.data.parent / name, (0, 0))
     found = list(files.check(machine.around()))
     assert states(found) == ["warning"] * 5
-    assert [finding.fix() for finding in found if finding.fix] == [
+    for finding in found:
+        if finding.fix:
+            finding.fix()
+    assert [finding.done for finding in found if finding.fix] == [
         "removed a.part, b.new",
         "removed endpoints.json",
         "removed .data.restore-x",
@@ -283,7 +314,7 @@ def test_sparkplug_nodes_and_devices(machine):
     assert "Plant/Line2 is not connected" in lost.what
     machine.health = (200, HEALTHY | {"sparkplug": {f"Plant/{number}": "disconnected" for number in range(15)}})
     found = list(sparkplug.check(machine.around()))
-    assert (len(found), found[-1].what[:6]) == (11, "5 more")
+    assert (len(found), found[-1].code, found[-1].values) == (11, "sparkplug.more", {"count": 5})
 
 
 def test_certificates(machine):

@@ -8,54 +8,36 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.finding import Finding, ok, problem, unknown
 
 _PATIENCE: Final = 5.0
 """Timeout in seconds."""
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
-_WHY: Final = "no readings arrive; a broker with persistence stores those of QoS 1 and 2"
 
 
 def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the connection of the gateway as `/health` reports it, and otherwise open a connection to the broker."""
     mqtt = around.settings.mqtt
     if not mqtt.enabled:
-        yield ok("MQTT is off (mqtt.enabled)")
+        yield ok("broker.off")
         return
     if not mqtt.broker:
-        yield ok("the embedded one; it stores nothing while the gateway is down (docs/durability.md)")
+        yield ok("broker.embedded")
         return
     state = around.reported("mqtt")
     if state == "connected":
-        yield ok(f"the gateway is connected to {mqtt.broker}")
+        yield ok("broker.connected", broker=mqtt.broker)
         return
     if state == "not subscribed":
-        yield Finding(
-            "problem",
-            f"{mqtt.broker} has not accepted the subscriptions to all of mqtt.topics",
-            "readings of the refused ones do not arrive",
-            "permit the gateway's user to subscribe to mqtt.topics, in the access control of the broker; its log has "
-            "the refused filters (`journalctl -u edge | grep subscription_refused`)",
-        )
+        yield problem("broker.not_subscribed", broker=mqtt.broker)
         return
     fault = _reach(mqtt.broker)
     if fault:
-        yield Finding(
-            "problem",
-            f"{mqtt.broker} cannot be reached: {fault}",
-            _WHY,
-            "check that the broker runs, and host and port in mqtt.broker; the gateway reconnects",
-        )
+        yield problem("broker.unreachable", broker=mqtt.broker, reason=fault)
     elif state is None:
-        yield unknown(f"{mqtt.broker} accepts connections; whether the gateway is connected is not known")
+        yield unknown("broker.unknown", broker=mqtt.broker)
     else:
-        yield Finding(
-            "problem",
-            f"{mqtt.broker} accepts connections, but the gateway is not connected",
-            _WHY,
-            "its log has the reason (`journalctl -u edge | grep mqtt`): user name, password, certificate, or another "
-            "client with the same name",
-        )
+        yield problem("broker.not_connected", broker=mqtt.broker)
 
 
 def _reach(url: str) -> str:

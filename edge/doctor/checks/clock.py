@@ -8,7 +8,7 @@ from typing import Final
 
 from edge import last_run
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.finding import Finding, ok, problem, unknown, warning
 from edge.host_state import clock_synchronized
 
 _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
@@ -16,15 +16,12 @@ _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
 _SLACK: Final = 60.0
 """Seconds by which a clock may have been set back without being wrong."""
 
-_WHY: Final = "readings get wrong times, tokens and certificates expire wrongly, updates `at` a time run wrongly"
-_DO: Final = "check that the host reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
-
 
 def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the clock against recorded times and the kernel's state."""
     now = datetime.fromtimestamp(around.now(), UTC)
     if now < _EARLIEST:
-        yield Finding("problem", f"the clock shows {now.date()}", _WHY, _DO)
+        yield problem("clock.early", date=str(now.date()))
         return
     # A clock before the recorded start of the gateway was set back, or lost its time without power.
     try:
@@ -32,15 +29,13 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     except (OSError, ValueError):
         began = None
     if began is not None and (began - now).total_seconds() > _SLACK:
-        yield Finding("problem", f"the clock shows {now:%F %R}, and the gateway was started {began:%F %R}", _WHY, _DO)
+        yield problem("clock.set_back", date=f"{now:%F %R}", started=f"{began:%F %R}")
         return
     kept = clock_synchronized()
     if kept is None:
-        yield unknown("the kernel does not report whether the clock is synchronized")
+        yield unknown("clock.unknown")
     elif kept:
-        yield ok("it is synchronized with a time server")
+        yield ok("clock.synchronized")
     else:
-        battery = (
-            "" if any((around.root / "sys/class/rtc").glob("rtc*")) else ", and the host has no clock with a battery"
-        )
-        yield Finding("warning", f"it is not synchronized{battery}", f"it drifts some seconds a day: {_WHY}", _DO)
+        battery = any((around.root / "sys/class/rtc").glob("rtc*"))
+        yield warning("clock.not_synchronized") if battery else warning("clock.no_battery")

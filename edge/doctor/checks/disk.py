@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok
+from edge.doctor.finding import Finding, Value, ok, problem, warning
 from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.host_state import disk_space
 
@@ -25,20 +25,10 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     place = existing(around.data_dir)
     filesystem = os.statvfs(place)
     if filesystem.f_flag & os.ST_RDONLY:
-        yield Finding(
-            "problem",
-            f"{place} is read-only",
-            "nothing can be stored, so updates are refused",
-            "the kernel does this after file system errors: check `dmesg`, make a backup, replace the card",
-        )
+        yield problem("disk.read_only", place=str(place))
     kind = kind_of(around, place)
     if kind in _PASSING:
-        yield Finding(
-            "warning",
-            f"the data directory is on {kind}",
-            "its content may be lost with a restart",
-            "set data_dir to a directory on a disk",
-        )
+        yield warning("disk.passing", kind=kind)
     journal = around.data_dir / FILE_NAME
     needed = (
         around.settings.outbox.max_bytes
@@ -49,30 +39,17 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     yield assess(*disk_space(place), needed)
     # Some file systems, such as Btrfs, have no fixed number of inodes and report 0.
     if filesystem.f_files and filesystem.f_favail < _LEAST_INODES:
-        yield Finding(
-            "warning",
-            f"only {filesystem.f_favail} more files fit on {place}",
-            "without inodes no file can be created",
-            "find a directory with very many small files, and empty it",
-        )
+        yield warning("disk.inodes", count=filesystem.f_favail, place=str(place))
 
 
 def assess(free: int, total: int, needed: int) -> Finding:
     """Return the finding for the free space. `needed`: bytes that the gateway may write until it reuses its space."""
-    what = f"{free / 1e6:,.0f} MB are free of {total / 1e9:,.1f} GB"
-    do = "free space: old logs (`journalctl --vacuum-size=50M`), packages (`apt clean`), DATA_DIR.before-restore"
+    values: dict[str, Value] = {"free": round(free / 1e6), "total": round(total / 1e9, 1)}
     if free < _LEAST:
-        return Finding(
-            "problem",
-            what,
-            "updates are refused when the disk is full; queries continue, and readings wait at the broker",
-            do,
-        )
+        return problem("disk.full", **values)
     if free < needed:
-        return Finding(
-            "warning", f"{what}; the gateway may need {needed / 1e6:,.0f} MB", "a full disk refuses updates", do
-        )
-    return ok(what)
+        return warning("disk.little", needed=round(needed / 1e6), **values)
+    return ok("disk.free", **values)
 
 
 def existing(path: Path) -> Path:

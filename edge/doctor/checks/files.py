@@ -16,7 +16,7 @@ from typing import Final
 from edge import endpoints
 from edge.backup import is_staged
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok
+from edge.doctor.finding import Finding, ok, problem, warning
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
 from edge.security import client_database, row_checksums
@@ -34,13 +34,13 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     """Check permissions, owners, leftovers, the write-ahead log and the checksums of the client file."""
     directory = around.data_dir
     if not directory.exists():
-        yield ok(f"{directory} is not there yet; the gateway creates it")
+        yield ok("files.no_directory", directory=str(directory))
         return
     found = [*_readable(directory), *_foreign(directory), *_left(around), *_staged(directory), *_log(around)]
     found += _clients(directory)
     yield from found
     if not found:
-        yield ok(f"{directory} is in order")
+        yield ok("files.in_order", directory=str(directory))
 
 
 def _readable(directory: Path) -> Iterator[Finding]:
@@ -48,13 +48,7 @@ def _readable(directory: Path) -> Iterator[Finding]:
     wide = [path for path in paths if _is_own(path.lstat()) and stat.S_IMODE(path.stat().st_mode) & _OTHERS]
     if wide:
         names = ", ".join(path.name for path in wide)
-        yield Finding(
-            "warning",
-            f"other users of this machine have access to {names}",
-            "they can read data that need a token",
-            f"chmod go= {' '.join(map(str, wide))}",
-            partial(_close, wide),
-        )
+        yield warning("files.readable", partial(_close, wide), names=names, paths=" ".join(map(str, wide)))
 
 
 def _clients(directory: Path) -> Iterator[Finding]:
@@ -65,21 +59,10 @@ def _clients(directory: Path) -> Iterator[Finding]:
     try:
         damaged = row_checksums.damage(file)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        yield Finding(
-            "problem",
-            f"{client_database.NAME} is damaged, or cannot be read: {error}",
-            "the gateway does not start with security, or clients are refused",
-            "edge restore of a backup; without one move the file away, and allow the clients again",
-        )
+        yield problem("files.clients_damaged", file=client_database.NAME, reason=str(error))
         return
     if damaged:
-        yield Finding(
-            "problem",
-            f"{client_database.NAME} has damaged rows: {', '.join(damaged)}",
-            "these are refused; all others work",
-            "a client: edge clients revoke, then edge clients allow; a signing key: edge clients rotate-key --now; "
-            "an OSCORE key: edge clients oscore; or edge restore of a backup",
-        )
+        yield problem("files.client_rows_damaged", file=client_database.NAME, rows=", ".join(damaged))
 
 
 def _is_own(found: os.stat_result) -> bool:
@@ -100,12 +83,11 @@ def _opened(path: Path) -> int:
     return descriptor
 
 
-def _close(paths: list[Path]) -> str:
+def _close(paths: list[Path]) -> None:
     for path in paths:
         descriptor = _opened(path)
         os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~_OTHERS)
         os.close(descriptor)
-    return f"{', '.join(path.name for path in paths)}: for the owner alone"
 
 
 def _foreign(directory: Path) -> Iterator[Finding]:
@@ -116,22 +98,16 @@ def _foreign(directory: Path) -> Iterator[Finding]:
     ]
     if foreign:
         names = ", ".join(path.relative_to(directory).as_posix() for path in foreign[:5])
-        yield Finding(
-            "problem",
-            f"{names} do not belong to the owner of {directory}",
-            "the gateway may be unable to write them",
-            f"chown --recursive --reference={directory} {directory}",
-            partial(_give, directory, foreign) if os.geteuid() == 0 else None,
-        )
+        fix = partial(_give, directory, foreign) if os.geteuid() == 0 else None
+        yield problem("files.foreign", fix, names=names, directory=str(directory), count=len(foreign))
 
 
-def _give(directory: Path, paths: list[Path]) -> str:
+def _give(directory: Path, paths: list[Path]) -> None:
     owner = directory.stat()
     for path in paths:
         descriptor = _opened(path)
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
         os.close(descriptor)
-    return f"{len(paths)} of them belong to the owner of the directory now"
 
 
 def _left(around: DoctorContext) -> Iterator[Finding]:
@@ -144,22 +120,10 @@ def _left(around: DoctorContext) -> Iterator[Finding]:
     ]
     if drafts:
         names = ", ".join(path.name for path in drafts)
-        yield Finding(
-            "warning",
-            f"left over: {names}",
-            "they are parts of unfinished files, and take space",
-            f"rm {' '.join(map(str, drafts))}",
-            partial(_remove, drafts),
-        )
+        yield warning("files.drafts", partial(_remove, drafts), names=names, paths=" ".join(map(str, drafts)))
     stale = directory / endpoints.NAME
     if around.process is None and stale.exists():
-        yield Finding(
-            "warning",
-            f"{endpoints.NAME} names addresses, and no gateway runs",
-            "commands use these addresses",
-            f"rm {stale}; the next start writes it again",
-            partial(_remove, [stale]),
-        )
+        yield warning("files.endpoints", partial(_remove, [stale]), file=endpoints.NAME, path=str(stale))
     kept = sorted(directory.parent.glob(f"{directory.name}.before-restore*"))
     for draft in sorted(directory.parent.glob(f".{directory.name}.restore-*")):
         if (
@@ -167,41 +131,19 @@ def _left(around: DoctorContext) -> Iterator[Finding]:
         ).exists():  # the directories were exchanged, but the restore was killed before it renamed the old one
             kept.append(draft)
         elif around.now() - draft.stat().st_mtime > _OLD:
-            yield Finding(
-                "warning",
-                f"left over: {draft}",
-                "a killed restore left it, and it takes space",
-                f"rm -r {draft}",
-                partial(_remove_draft, draft),
-            )
+            yield warning("files.restore_draft", partial(shutil.rmtree, draft), path=str(draft), name=draft.name)
     for before in kept:
-        yield Finding(
-            "warning",
-            f"{before} is the data directory before a restore",
-            "it takes space, and contains old secrets",
-            "remove it when you do not need it any more",
-        )
+        yield warning("files.before_restore", path=str(before))
 
 
 def _staged(directory: Path) -> Iterator[Finding]:
     if is_staged(directory):
-        yield Finding(
-            "warning",
-            "a backup is staged",
-            "the next start of the gateway replaces its data by those of the backup",
-            "restart the gateway, or forget the backup: edge restore --unstage",
-        )
+        yield warning("files.staged")
 
 
-def _remove(paths: list[Path]) -> str:
+def _remove(paths: list[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-    return f"removed {', '.join(path.name for path in paths)}"
-
-
-def _remove_draft(draft: Path) -> str:
-    shutil.rmtree(draft)
-    return f"removed {draft.name}"
 
 
 def _log(around: DoctorContext) -> Iterator[Finding]:
@@ -209,24 +151,14 @@ def _log(around: DoctorContext) -> Iterator[Finding]:
     size = wal.stat().st_size if wal.exists() else 0
     if size <= _LARGE:
         return
+    megabytes = round(size / 1e6)
     if around.process is None:
-        yield Finding(
-            "warning",
-            f"{wal.name} takes {size / 1e6:,.0f} MB",
-            "it takes space until the gateway is started",
-            "start the gateway, or let --fix move it into the file",
-            partial(_move, around.data_dir),
-        )
+        yield warning("files.log_stopped", partial(_move, around.data_dir), file=wal.name, megabytes=megabytes)
     else:
-        yield Finding(
-            "warning",
-            f"{wal.name} takes {size / 1e6:,.0f} MB",
-            "another program reads the file, so it cannot be emptied",
-            "end other programs that have it open (`fuser -v`)",
-        )
+        yield warning("files.log_held", file=wal.name, megabytes=megabytes)
 
 
-def _move(directory: Path) -> str:
+def _move(directory: Path) -> None:
     """Checkpoint the write-ahead log as the gateway does at its start.
 
     Raises `DataDirectoryRefused` if the gateway runs or the file is damaged.
@@ -242,4 +174,3 @@ def _move(directory: Path) -> str:
             raise OSError(str(error)) from error
     finally:
         lock.release()
-    return "the write-ahead log is in the file now"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from edge.doctor.context import DoctorContext, Unasked
-from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.finding import Finding, ok, problem, unknown, warning
 
 _MAKES_PROGRESS: Final = "moves"
 """State of a component that makes progress, in `/health`."""
@@ -17,78 +17,48 @@ _DENIED: Final = (401, 403)
 def check(around: DoctorContext) -> Iterator[Finding]:
     """Check by the lock of the data directory, and by `/health`."""
     if around.shut:
-        yield unknown(
-            f"this user may not read {around.data_dir}, so the state of its gateway is not known",
-            "run it as root (`sudo edge doctor`), or as the user that runs the gateway",
-        )
+        yield unknown("gateway.no_access", directory=str(around.data_dir))
         return
     if around.process is None:
-        yield Finding(
-            "problem",
-            f"no gateway runs on {around.data_dir}",
-            "readings are lost, or wait at the broker; some checks are not possible without the gateway",
-            "start it: `systemctl start edge`, or `edge run`; select another gateway with --data-dir or --config",
-        )
+        yield problem("gateway.stopped", directory=str(around.data_dir))
         return
+    process = str(around.process)
     try:
         status, health = around.health()
     except Unasked as error:
-        yield Finding(
-            "problem",
-            f"it runs (process {around.process}) and does not answer: {error}",
-            "clients get no answer either; some checks are not possible without an answer",
-            "check its log (`journalctl -u edge`); wait if it is starting, else restart it: `systemctl restart edge`",
-        )
+        yield problem("gateway.silent", process=process, reason=str(error))
         return
     if status in _DENIED:
-        yield unknown(
-            f"it runs (process {around.process}), but rejects the token in EDGE_TOKEN",
-            "edge clients token NAME prints one",
-        )
+        yield unknown("gateway.denied", process=process)
         return
     if status != _READY:
-        yield Finding(
-            "problem",
-            str(health.get("error_description") or f"it answers {status}"),
-            "the gateway is degraded",
-            "solve the reported problem; the gateway then continues by itself",
+        reason = health.get("error_description")
+        yield (
+            problem("gateway.degraded", reason=str(reason)) if reason else problem("gateway.status", status=str(status))
         )
         return
-    yield from _state(health, around.process)
-
-
-def _state(health: Mapping[str, Any], process: int) -> Iterator[Finding]:
-    """Report the problems that `/health` of a working gateway lists."""
-    still = [f"{part}: {state}" for part, state in (health.get("parts") or {}).items() if state != _MAKES_PROGRESS]
-    for fault in still:
-        yield Finding(
-            "warning",
-            f"a component makes no progress: {fault}",
-            "the watchdog restarts it if it stays so",
-            "check again",
-        )
-    check = "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved"
-    yield from _faults("mapping", health.get("mapping_faults"), check)
-    yield from _faults("rule", health.get("rule_faults"), check.replace("mapping check", "rules test"))
-    yield from _faults("continuous query", health.get("query_faults"), "correct its file, or publish the query again")
+    still = {part: str(state) for part, state in (health.get("parts") or {}).items() if state != _MAKES_PROGRESS}
+    for part, state in still.items():
+        yield warning("gateway.stalled", component=part, reason=state)
+    for kind in ("mapping", "rule", "query"):
+        for fault in _texts(health.get(f"{kind}_faults")):
+            yield Finding("warning", f"gateway.{kind}_fault", {"reason": fault})
     if not still:
-        yield ok(f"version {health.get('version')} runs (process {process}), and all its components make progress")
+        yield ok("gateway.runs", version=str(health.get("version")), process=process)
     # `/health` has this member only for clients that may see the state of the gateway.
     if "uptime_seconds" not in health:
-        yield unknown(
-            "unauthenticated clients get few details: backlog and mapping problems were not checked",
-            "export EDGE_TOKEN=$(edge clients token NAME) of a client that may administer",
-        )
+        yield unknown("gateway.few_details")
 
 
-def _faults(kind: str, faults: object, remedy: str) -> Iterator[Finding]:
+def _texts(faults: object) -> list[str]:
+    """Return the texts of the faults in a member of `/health`."""
     if isinstance(faults, dict):
-        faults = [f"{name}: {fault}" for name, fault in faults.items()]
-    for fault in faults if isinstance(faults, list) else []:
-        description = " ".join(map(str, fault.values())) if isinstance(fault, dict) else str(fault)
-        yield Finding(
-            "warning",
-            f"a {kind} has an error: {description}",
-            "it has no effect",
-            remedy,
-        )
+        return [f"{name}: {fault}" for name, fault in faults.items()]
+    found = faults if isinstance(faults, list) else []
+    return [_text(each) if isinstance(each, dict) else str(each) for each in found]
+
+
+def _text(fault: dict[str, object]) -> str:
+    """Return the file and the reason of a fault. Most reasons begin with the file, which is not repeated then."""
+    texts = [each for each in fault.values() if isinstance(each, str)]
+    return " ".join(each for each in texts if not any(other != each and other.startswith(each) for other in texts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok
+from edge.doctor.finding import Finding, ok, problem
 
 
 def check(around: DoctorContext) -> Iterator[Finding]:
@@ -16,12 +16,6 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     for name, state in devices.items():
         word, _, reason = str(state).partition(": ")
         if word == "connected":
-            yield ok(f"the Modbus device {name} answers")
+            yield ok("modbus.answers", name=name)
         else:
-            yield Finding(
-                "problem",
-                f"the Modbus device {name} does not answer{f': {reason}' if reason else ''}",
-                "its values are not updated, and commands wait",
-                "check its power and wiring, and host, `unit_id`, `baud` and `parity` in the mapping file "
-                "(docs/modbus.md); the gateway tries again by itself",
-            )
+            yield problem("modbus.silent", name=name, reason=f": {reason}" if reason else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok
+from edge.doctor.finding import Finding, ok, problem
 
 
 def check(around: DoctorContext) -> Iterator[Finding]:
@@ -16,12 +16,6 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     for name, state in ports.items():
         word, _, reason = str(state).partition(": ")
         if word == "connected":
-            yield ok(f"the port {name} is connected")
+            yield ok("serial.connected", name=name)
         else:
-            yield Finding(
-                "problem",
-                f"the port {name} is not connected{f': {reason}' if reason else ''}",
-                "its device neither sends readings nor gets commands",
-                "check the plug, its `device` in the mapping file, and the group dialout "
-                "(docs/serial.md); the gateway reconnects by itself",
-            )
+            yield problem("serial.not_connected", name=name, reason=f": {reason}" if reason else "")

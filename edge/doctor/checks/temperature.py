@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.finding import Finding, State, ok, problem, unknown, warning
 
 _HOT: Final = 80.0
 """°C at which a Raspberry Pi reduces its speed."""
@@ -19,11 +19,6 @@ _SLOW: Final = 0x2 | 0x4 | 0x8
 _EVER: Final = 16
 """Distance in bits between a flag and its "since the start" variant."""
 
-_HEAT: Final = "a hot host runs slower, and heat shortens the lifetime of its card"
-_AIR: Final = "improve the cooling: airflow, a heat sink or a fan; avoid direct sun"
-_POWER: Final = "hosts with too little power crash and damage the data on their card"
-_SUPPLY: Final = "use the manufacturer's power supply, a short cable, and a powered hub for USB devices"
-
 
 def check(around: DoctorContext) -> Iterator[Finding]:
     """Check by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
@@ -34,11 +29,8 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     degrees = [int(text) / 1000 for text in readings if text.lstrip("-").isdigit()]
     if degrees:
         known = True
-        what = f"{max(degrees):.0f} °C"
-        if max(degrees) >= _WARM:
-            yield Finding("problem" if max(degrees) >= _HOT else "warning", what, _HEAT, _AIR)
-        else:
-            yield ok(what)
+        state: State = "problem" if max(degrees) >= _HOT else "warning" if max(degrees) >= _WARM else "ok"
+        yield Finding(state, "temperature.degrees", {"degrees": round(max(degrees))})
     flags = around.text(_THROTTLED)
     if flags is not None:
         known = True
@@ -48,25 +40,19 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         alarm = around.text("sys/class/hwmon", chip.name, "in0_lcrit_alarm")
         if flags is None and alarm is not None and around.text("sys/class/hwmon", chip.name, "name") == "rpi_volt":
             known = True
-            yield (
-                Finding("problem", "the voltage is too low", _POWER, _SUPPLY)
-                if alarm == "1"
-                else ok("the voltage is right")
-            )
+            yield problem("temperature.low_voltage") if alarm == "1" else ok("temperature.voltage")
     if not known:
-        yield unknown("the kernel knows no temperature sensor of this host")
+        yield unknown("temperature.unknown")
 
 
 def _firmware(flags: int) -> Iterator[Finding]:
     if flags & _LOW:
-        yield Finding("problem", "the voltage is too low", _POWER, _SUPPLY)
+        yield problem("temperature.low_voltage")
     elif flags & _LOW << _EVER:
-        yield Finding("warning", "the voltage was too low since the start of the machine", _POWER, _SUPPLY)
+        yield warning("temperature.was_low")
     if flags & _SLOW:
-        yield Finding("warning", "the processor is slowed down by its firmware", _HEAT, f"{_AIR}; {_SUPPLY}")
+        yield warning("temperature.slowed")
     elif flags & _SLOW << _EVER:
-        yield Finding(
-            "warning", "the processor was slowed down since the start of the machine", _HEAT, f"{_AIR}; {_SUPPLY}"
-        )
+        yield warning("temperature.was_slowed")
     if not flags & (_LOW | _SLOW | (_LOW | _SLOW) << _EVER):
-        yield ok("the firmware sees enough power, and slows nothing down")
+        yield ok("temperature.firmware")

@@ -6,29 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok
+from edge.doctor.finding import Finding, ok, warning
 
 
 def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the files that the image writes for an unconfirmed update and for an undone one."""
     kept = around.root / "data/rauc"
     if undone := _version(kept / "undone").partition(" ")[2]:
-        yield Finding(
-            "warning",
-            f"the update to {undone} was undone: its gateway did not become healthy",
-            "the host runs the previous system",
-            "install a newer one: docs/images.md; its leftover files, if any, are in /data/of-undone-update",
-        )
+        yield warning("update.undone", version=undone)
     elif trial := _version(kept / "trial"):
-        version = trial.partition(" ")[2]
-        yield Finding(
-            "warning",
-            f"the update to {version} is not confirmed yet",
-            "it is undone if its gateway does not become healthy",
-            "if the host was not restarted since the installation: `reboot`",
-        )
+        yield warning("update.trial", version=trial.partition(" ")[2])
     elif kept.is_dir():
-        yield ok("no update was undone, and none waits for its confirmation")
+        yield ok("update.none")
 
 
 def _version(file: Path) -> str:

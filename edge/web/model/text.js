@@ -28,7 +28,11 @@ const plurals = once(() => new Intl.PluralRules(language));
 /** The text of a key. `{name}` in it stands for a value; a number `n` chooses between singular and plural. */
 export function t(key, values = {}) {
   const found = TEXTS[key];
-  const text = typeof found === "object" ? found[plurals().select(values.n)] ?? found.other : found;
+  return fill(typeof found === "object" ? found[plurals().select(values.n)] ?? found.other : found, values);
+}
+
+/** A text with values in place of its `{name}`. */
+export function fill(text, values) {
   return text.replace(/\{(\w+)\}/g, (_, name) => (typeof values[name] === "number" ? formatNumber(values[name]) : values[name]));
 }
 

@@ -1,5 +1,6 @@
 // Examination, log, shipping, backup and settings of the gateway, for administrators.
 import { html, useSignal } from "../ui.js";
+import { loadFindings, textsOf } from "../model/findings.js";
 import { getJson, request } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
 import { formatBytes, formatNumber, formatTime, t } from "../model/text.js";
@@ -25,7 +26,7 @@ function Doctor() {
   const examine = (options) => act(async () => {
     busy.value = true;
     try {
-      found.value = (await getJson("/api/doctor", options)).findings;
+      [{ findings: found.value }] = await Promise.all([getJson("/api/doctor", options), loadFindings()]);
     } finally {
       busy.value = false;
     }
@@ -46,7 +47,8 @@ function bad(findings) {
   return order.flatMap((wanted) => findings.filter(({ state }) => state === wanted));
 }
 
-function Finding({ finding: { check, state, what, why, do: remedy, fixed } }) {
+function Finding({ finding }) {
+  const { check, state, what, why, remedy, fixed } = textsOf(finding);
   return html`<li><p><span class="mark" data-state=${MARKS[state]}>${t(`doctor.${state}`)}</span> <b>${check}</b> ${what}</p>
     ${why && html`<p>${why}</p>`}${remedy && html`<p>${t("doctor.remedy", { remedy })}</p>`}${fixed && html`<p>${t("doctor.fixed", { fixed })}</p>`}</li>`;
 }
