@@ -99,4 +99,4 @@ class MappingDocuments:
 
 
 def _lines(faults: Sequence[Fault]) -> list[Mapping[str, object]]:
-    return [{"line": fault.line, "text": str(fault)} for fault in faults]
+    return [fault.to_json() for fault in faults]

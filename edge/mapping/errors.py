@@ -6,10 +6,14 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
+
+
+FaultCode = Literal["not_toml", "unknown_key", "missing_key", "wrong_value", "not_usable"]
+"""`wrong_value`: of another type, or not allowed for the key. `not_usable`: all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Fault:
     nearest: str | None = None
     table: str = "mapping"
     """Kind of `mapping`: a mapping, an actuator, a serial port or a Modbus device."""
+    code: FaultCode = "not_usable"
+    """Kind of the fault; stable, for programs and for other languages."""
 
     def __str__(self) -> str:
         place = self.file or "mapping"
@@ -40,6 +46,20 @@ class Fault:
         if self.allowed is not None:
             text += f" Allowed: {self.allowed}."
         return text
+
+    def to_json(self) -> dict[str, object]:
+        """Return the line, the English text, and its parts for other languages."""
+        return {
+            "line": self.line,
+            "text": str(self),
+            "code": self.code,
+            "reason": self.reason,
+            "table": self.table,
+            "mapping": self.mapping,
+            "key": self.key,
+            "nearest": self.nearest,
+            "allowed": self.allowed,
+        }
 
 
 class MappingError(ValueError):

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
-from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, MappingError, line_of, nearest
+from edge.mapping.errors import BadKeyError, Fault, FaultCode, FaultsOfTable, MappingError, line_of, nearest
 from edge.mapping.file_model import FileSpec, Listing17Entry
 from edge.mapping.file_units import FileUnits
 from edge.mapping.modbus_devices import ModbusDevice
@@ -177,7 +177,7 @@ class _Loader:
             data = tomllib.loads(self.text, parse_float=_decimal)
         except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
             line = _LINE.search(str(error))
-            self._fault(f"Not TOML: {error}.", line=int(line[1]) if line else None)
+            self._fault(f"Not TOML: {error}.", line=int(line[1]) if line else None, code="not_toml")
             return None
         return self._validate(data)
 
@@ -212,15 +212,21 @@ class _Loader:
             fault = Fault(_REPEATED[str(place[-1])])
         elif detail["type"] == "extra_forbidden":
             known = known_keys(place)
-            fault = Fault("Unknown key.", nearest=nearest(str(place[-1]), known), allowed=", ".join(known))
+            fault = Fault(
+                "Unknown key.",
+                nearest=nearest(str(place[-1]), known),
+                allowed=", ".join(known),
+                code="unknown_key",
+            )
         else:
             message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             if "values" in place or "equals" in place or "one_of" in place:
                 message = "must be true, false, a number or a text"
             message = re.sub("a valid dictionary or instance of [A-Za-z]+", "a table", message)
-            fault = Fault(message[:1].upper() + message[1:] + ".")
+            code: FaultCode = "missing_key" if detail["type"] == "missing" else "wrong_value"
+            fault = Fault(message[:1].upper() + message[1:] + ".", code=code)
         where = self._place(listed or "mapping", mapping, line)
-        fault = replace(where, reason=fault.reason, key=key or None, nearest=fault.nearest, allowed=fault.allowed)
+        fault = replace(fault, key=key or None, file=where.file, line=line, mapping=mapping, table=where.table)
         if not any(each.key == fault.key and each.mapping == mapping for each in self.faults):
             self.faults.append(fault)
 
@@ -371,8 +377,10 @@ class _Loader:
         namespaces = data.get("namespaces", {})
         return self._validate({"namespaces": namespaces, "mapping": mappings})
 
-    def _fault(self, reason: str, *, line: int | None = None, key: str | None = None) -> None:
-        self.faults.append(Fault(reason, file=self.file or self.name, line=line, key=key))
+    def _fault(
+        self, reason: str, *, line: int | None = None, key: str | None = None, code: FaultCode = "not_usable"
+    ) -> None:
+        self.faults.append(Fault(reason, file=self.file or self.name, line=line, key=key, code=code))
 
 
 def replace_place(detail: ErrorDetails, topic: str) -> ErrorDetails:

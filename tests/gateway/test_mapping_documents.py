@@ -93,7 +93,7 @@ def test_a_text_is_tested_without_being_written(documents):
     found = documents.test(topic="garage/box", payload="3", name="box", text=GOOD).json()
     assert (found["faults"], found["matched"], len(found["readings"])) == ([], True, 1)
     found = documents.test(topic="garage/box", payload="3", name="box", text=FAULTY).json()
-    assert [fault["line"] for fault in found["faults"]] == [4]
+    assert [(fault["line"], fault["code"]) for fault in found["faults"]] == [(4, "wrong_value")]
     assert "readings" not in found
     found = documents.test(topic="garage/box", hex="32 31", name="box", text=GOOD).json()
     assert found["readings"][0]["value"] == "21"

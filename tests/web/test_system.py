@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from house import LIVE, House, names, press
 
+from edge.doctor.texts import TEXTS
 from tests.support.browser import Browser
 from tests.support.waiting import eventually
 
@@ -36,12 +38,57 @@ async def test_an_examination_lists_findings_with_their_remedies(house, page):
         # Problems come first.
         states = (await page.evaluate(names("#doctor .mark"))).split("|")
         assert states == sorted(states, key=["problem", "warning", "not checked", "fine"].index)
-        await press(page, "#doctor button", "Fix what is safe to fix")
-        await page.wait_for(f"{names('#doctor li')}.includes('Fixed: ')")
+        await speak(page, "de")
+        await press(page, "#doctor button", "Untersuchen")
+        await page.wait_for("document.querySelectorAll('#doctor li').length > 10", EXAMINATION)
+        assert f"läuft (Prozess {house.process.pid})" in await page.evaluate(names("#doctor li"))
+        assert "Abhilfe: chmod go= " in await page.evaluate(names("#doctor li"))
+        await press(page, "#doctor button", "Beheben, was gefahrlos geht")
+        await page.wait_for(f"{names('#doctor li')}.includes('clients.sqlite3: nur für den Besitzer')")
         assert endpoint.stat().st_mode & 0o077 == 0
         assert await page.violations() == []
     finally:
         endpoint.unlink()
+
+
+def placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+async def speak(page: Browser, language: str) -> None:
+    """Open the page *System* again, with another language of the browser."""
+    await page.language(language)
+    await page.command("Page.reload")
+    await page.wait_for(f"document.documentElement?.lang === '{language}'")
+    await page.wait_for("document.querySelector('#log li') !== null")
+
+
+@pytest.mark.parametrize("language", ["de", "it"])
+async def test_each_finding_of_the_doctor_has_its_texts_in_each_language(page, language):
+    found = json.loads(
+        await page.evaluate(f"import('/texts/findings/{language}.js').then((all) => JSON.stringify(all.FINDINGS))")
+    )
+    assert list(found) == list(TEXTS)
+    for code, english in TEXTS.items():
+        texts = [*found[code], *[""] * (len(english) - len(found[code]))]
+        for text, original in zip(texts, english, strict=True):
+            assert bool(text) is bool(original), code
+            assert placeholders(text) == placeholders(original), code
+
+
+async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, page):
+    file = house.process.data_dir / "mappings" / "faulty.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('[[mapping]]\nname = "box"\ntopik = "box/1"\nobservation = "urn:o"\n')
+    try:
+        await page.language("de")
+        await page.evaluate("location.hash = '#/mapping/faulty'")
+        await page.command("Page.reload")
+        shown = "document.getElementById('preview')?.textContent ?? ''"
+        await page.wait_for(f"({shown}).includes('Meintest du \"topic\"? Erlaubt: ')")
+        assert 'Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in await page.evaluate(shown)
+    finally:
+        file.unlink()
 
 
 async def test_the_log_is_filtered_by_text_and_level(page):

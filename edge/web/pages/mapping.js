@@ -10,7 +10,7 @@ import { useAction } from "../parts/action.js";
 import { announce } from "../parts/announcer.js";
 import { useConflict } from "../parts/conflict.js";
 import { Editor, focusEditor } from "../parts/editor.js";
-import { MappingPreview } from "../parts/mapping_preview.js";
+import { MappingPreview, marksOf } from "../parts/mapping_preview.js";
 import { NextMessage } from "../parts/next_message.js";
 import { useUnsaved } from "../parts/unsaved.js";
 
@@ -118,7 +118,7 @@ export function Page({ name }) {
       <label for="payload">${t("mapping.payload")}</label><textarea id="payload" rows="3" dir="ltr" value=${payload.value} onInput=${(event) => { payload.value = event.target.value; hex.value = undefined; }}></textarea></div>
       <${NextMessage} topic=${topic.value} take=${take} />
       ${long.value && html`<p role="status" id="long">${t("new.long")}</p>`}
-      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value, hex: hex.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} />
+      <${MappingPreview} message=${{ topic: topic.value, payload: payload.value, hex: hex.value }} name=${name || "new"} text=${text.value} tested=${({ faults, warnings }) => { marks.value = marksOf([...faults, ...warnings]); }} />
     </section>`}`;
 }
 

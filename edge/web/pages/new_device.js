@@ -11,7 +11,7 @@ import { usePolled } from "../model/polled.js";
 import { compare, formatNumber, formatTime, t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 import { Editor } from "../parts/editor.js";
-import { MappingPreview } from "../parts/mapping_preview.js";
+import { MappingPreview, marksOf } from "../parts/mapping_preview.js";
 import { useUnsaved } from "../parts/unsaved.js";
 
 const AGAIN = 5000;  // ms
@@ -98,7 +98,7 @@ function Form({ sample }) {
       <h2>${t("new.values")}</h2>
       <ul class="list" id="values">${values.value.map((each, index) => html`<${Value} key=${each.path} value=${each} index=${index} change=${change} />`)}</ul>
     </section>`}
-    <section class="panel wide"><${MappingPreview} message=${message} name=${name} text=${text} tested=${({ faults, warnings }) => { marks.value = [...faults, ...warnings].filter(({ line }) => line); }} /></section>
+    <section class="panel wide"><${MappingPreview} message=${message} name=${name} text=${text} tested=${({ faults, warnings }) => { marks.value = marksOf([...faults, ...warnings]); }} /></section>
     <details class="panel wide" open=${!values.value}><summary>${t("new.toml")}</summary>
       <${Editor} mode=${toml} text=${text} label=${t("mapping.text")} change=${(written) => { if (written !== text) byHand.value = written; }} run=${() => {}} marks=${marks.value} />
       ${values.value && byHand.value !== undefined && html`<button type="button" onClick=${() => { byHand.value = undefined; }}>${t("new.form")}</button>`}

@@ -37,7 +37,7 @@ function Gateway({ state }) {
   const faults = [...(Array.isArray(state.mapping_faults) ? state.mapping_faults : []), ...Object.entries(state.query_faults ?? {}).map((each) => each.join(": "))];
   return html`<section class="panel wide"><h2>${t("system.gateway")}</h2>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-    ${faults.map((fault) => html`<p class="problem" dir="auto">${typeof fault === "string" ? fault : JSON.stringify(fault)}</p>`)}
+    ${faults.map((fault) => html`<p class="problem" dir="auto">${typeof fault === "string" ? fault : fault.reason}</p>`)}
   </section>`;
 }
 

@@ -1,6 +1,6 @@
 // What the gateway would make of a message with a mapping file, asked for while the user types.
 import { html, useLayoutEffect, useSignal } from "../ui.js";
-import { messageOf } from "../model/errors.js";
+import { faultOf, messageOf } from "../model/errors.js";
 import { SessionEnded } from "../model/gateway.js";
 import { testMapping } from "../model/mapping_files.js";
 import { shortened } from "../model/prefixes.js";
@@ -36,11 +36,16 @@ export function MappingPreview({ message, name, text, tested = () => {} }) {
   return html`<section class="preview" id="preview" aria-label=${t("mapping.preview")} aria-live="polite">
     <h2>${t("mapping.preview")}</h2>
     ${problem.value && html`<p class="problem">${problem}</p>`}
-    ${[...(answer?.faults ?? []), ...(answer?.warnings ?? [])].map(({ text: fault }) => html`<p class="problem" dir="auto">${fault}</p>`)}
+    ${[...(answer?.faults ?? []), ...(answer?.warnings ?? [])].map((fault) => html`<p class="problem" dir="auto">${faultOf(fault)}</p>`)}
     ${answer?.problems?.map((each) => html`<p class="problem" dir="auto">${each.what}: ${each.reason}</p>`)}
     ${answer?.matched === false && html`<p>${t("mapping.unmatched")}</p>`}
     ${answer?.readings?.length > 0 && html`<ul class="list">${answer.readings.map((reading) => html`<${Reading} key=${reading.observation} reading=${reading} />`)}</ul>`}
   </section>`;
+}
+
+/** The faults that an editor marks at their lines. */
+export function marksOf(faults) {
+  return faults.filter(({ line }) => line).map((fault) => ({ line: fault.line, text: faultOf(fault) }));
 }
 
 function Reading({ reading: { observation, value, datatype, unit, label, location, property } }) {
