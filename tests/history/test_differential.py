@@ -26,7 +26,7 @@ from spark_offload.history import History
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIRST, _, LAST = os.environ.get("EDGE_HISTORY_DIFFERENTIAL", "0:32").partition(":")
+FIRST, _, LAST = os.environ.get("EDGE_HISTORY_DIFFERENTIAL", "0:16").partition(":")
 NUMBERS = range(int(FIRST), int(LAST))
 HISTORIES = {
     "mapped": ((MAPPED, 24),),
