@@ -33,7 +33,7 @@ from tests.streams.receiver import Receiver
 from tests.support.waiting import eventually
 
 KILLS = int(os.environ.get("EDGE_STREAM_KILLS", "2"))
-EACH_CUT = 10
+EACH_CUT = 3
 """Reports between two cuts of the connection of a follower."""
 WINDOW = "FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:s>"
 QUERIES = {
@@ -294,6 +294,7 @@ async def test_each_window_is_reported_once(gateway, mosquitto):
                 assert await asyncio.to_thread(sender.post, base)
             await eventually(lambda: fail() or is_complete(followers), "all reports")
             assert all(each.connections > KILLS for each in followers)
+            assert all(each.cut > EACH_CUT for each in followers), "each connection is cut at least once"
         async with following(endpoints) as (again, fail):
             for each in again:
                 each.after = {"after": 0}

@@ -23,9 +23,12 @@ def test_node_wot_finds_reads_sets_and_observes_a_lamp(tmp_path):
         with subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as consumer:
-            wait_for(lambda: home.told or consumer.poll() is not None, what="the message")
-            home.report("zigbee2mqtt/kitchen/lamp", {"brightness": 77})
-            output, errors = consumer.communicate(timeout=60)
+            try:
+                wait_for(lambda: home.told or consumer.poll() is not None, what="the message")
+                home.report("zigbee2mqtt/kitchen/lamp", {"brightness": 77})
+                output, errors = consumer.communicate(timeout=60)
+            finally:
+                consumer.kill()
         assert consumer.returncode == 0, errors
         found = json.loads(output)
     finally:

@@ -32,6 +32,7 @@ def test_the_private_names_of_pyspark_do_what_the_program_expects(spark: SparkSe
     assert {"functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"} <= set(
         vars(compat.jvm(spark))
     )
+    compat.remember_classes(compat.connect_session(object()))  # it has none
     assert compat.executors(spark) == 0
     path = tmp_path / "a table"
     assert not compat.is_delta_table(spark, str(path))
