@@ -59,7 +59,7 @@ class CachedObservation:
     events: Sequence[SeenEvent] = ()
     """Its last events, if an id or a time identifies them, oldest first."""
     has_result_time: bool = True
-    """Whether the graph may have its result time; False: it has none."""
+    """Whether the graph may have a result time that the adapters wrote."""
     targets: tuple[dict[str, Term], ...] | None = None
     """Bindings of each quantity for the next value. None: to be computed."""
 
@@ -103,8 +103,8 @@ class ObservationCache:
     def __init__(self) -> None:
         self._known: dict[str, CachedObservation] = {}
         self._by_topic: dict[str, dict[str, None]] = {}
-        self.lost: set[ox.NamedNode] = set()
-        """Quantities that a client deleted, whose dependent triples still exist."""
+        self.lost: dict[ox.NamedNode, ox.NamedNode] = {}
+        """Quantities that a client deleted, whose dependent triples still exist, with their observations."""
         self._replaced: set[ox.NamedNode] = set()
 
     def __len__(self) -> int:
@@ -152,7 +152,7 @@ class ObservationCache:
         """Apply a notification: rows of observation, quantity, topic, digest."""
         touched: dict[str, CachedObservation] = {}
         before: dict[str, set[str]] = {}
-        gone: set[ox.NamedNode] = set()
+        gone: dict[ox.NamedNode, ox.NamedNode] = {}
         # Removed rows first: `gone` then drops a quantity that the same change adds again.
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
             for observation, quantity, topic, digest in rows:
@@ -164,18 +164,23 @@ class ObservationCache:
                     before[observation.value] = self._declared(known)
                 known.rows.add((quantity, topic, digest), sign)
                 if isinstance(quantity, ox.NamedNode):
-                    (gone.add if sign < 0 else gone.discard)(quantity)
+                    if sign < 0:
+                        gone[quantity] = observation
+                    else:
+                        gone.pop(quantity, None)
                     # The pending update has arrived.
                     if sign > 0 and quantity == known.planned:
                         known.planned = None
         for iri, known in touched.items():
             known.targets = None
             self._tie(iri, before[iri], self._declared(known))
-            gone -= {row[0] for row in known.rows if isinstance(row[0], ox.NamedNode)}
+            for quantity, _, _ in known.rows:
+                if isinstance(quantity, ox.NamedNode):
+                    gone.pop(quantity, None)
             self.forget_if_gone(iri)
         # Quantities that the adapters replaced themselves were removed together with their instants.
-        self.lost |= gone - self._replaced
-        self._replaced -= gone
+        self.lost.update(each for each in gone.items() if each[0] not in self._replaced)
+        self._replaced.difference_update(gone)
 
     @staticmethod
     def _declared(known: CachedObservation) -> set[str]:

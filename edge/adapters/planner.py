@@ -57,8 +57,6 @@ class PlannedUpdates:
     """Notes for the history."""
     events: list[tuple[str, SeenEvent]] = field(default_factory=list)
     """Events that an id or a time identifies, with their observations."""
-    forgotten: list[CachedObservation] = field(default_factory=list)
-    """Observations whose result time is removed."""
 
 
 class Planner:
@@ -106,7 +104,15 @@ class Planner:
                 plan.described.discard(request.bindings["thing"])
         for iri, quantity in plan.given[given:]:
             self.known.give_up(iri, quantity)
+        self._doubt_result_times(plan.requests[before:])
         del plan.requests[before:], plan.given[given:], plan.events[marked:]
+
+    def _doubt_result_times(self, requests: Iterable[UpdateRequest]) -> None:
+        """Note that the observations of updates that are not executed may have a result time."""
+        for request in requests:
+            iri = request.bindings.get("observation")
+            if isinstance(iri, ox.NamedNode) and (known := self.known.find(iri.value)) is not None:
+                known.has_result_time = True
 
     def declare(self, readings: Iterable[Reading]) -> PlannedUpdates:
         """Return the updates that add missing observations and replace changed descriptions."""
@@ -128,8 +134,7 @@ class Planner:
         for iri, event in plan.events:
             if (known := self.known.find(iri)) is not None and known.events:
                 known.events = [each for each in known.events if each != event]
-        for known in plan.forgotten:
-            known.has_result_time = True
+        self._doubt_result_times(plan.requests)
         if self._history is not None:
             # In reverse order, because sampling restores the previous value of a series step by step.
             for note in reversed(plan.notes):
@@ -162,12 +167,9 @@ class Planner:
             return
         value = self.value(reading)
         time = self._time_of(arrival)
+        # The observation of a mapping in the graph is a client's, so its result time is, too.
         is_told = time is not None and reading.time is not None and not arrival.value_only
-        if known.has_result_time and not is_told and not arrival.value_only:
-            plan.requests.append(UpdateRequest(updates.FORGET_RESULT_TIME, bindings={"observation": known.iri}))
-            plan.forgotten.append(known)
-        if not arrival.value_only:
-            known.has_result_time = is_told
+        had_result_time, known.has_result_time = known.has_result_time, is_told
         for target in targets:
             bindings = {**target, "value": value}
             if "instant" not in target:
@@ -175,10 +177,14 @@ class Planner:
             elif time is None:
                 text = updates.UPDATE_VALUE_WITHOUT_TIME
             else:
-                text = updates.UPDATE_VALUE_AND_RESULT_TIME if is_told else updates.UPDATE_VALUE_AND_TIME
                 bindings["time"] = time
                 if is_told:
+                    text = updates.UPDATE_VALUE_AND_RESULT_TIME
                     bindings["resultTime"] = time
+                elif had_result_time:
+                    text = updates.UPDATE_VALUE_AND_TIME_OF_ARRIVAL
+                else:
+                    text = updates.UPDATE_VALUE_AND_TIME
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
     def _plan_historical(self, plan: PlannedUpdates, arrival: Arrival) -> None:
@@ -283,15 +289,16 @@ class Planner:
             bindings["unit"] = ox.NamedNode(arrival.reading.unit)
         if "time" in bindings:
             bindings["instant"] = instant_iri(quantity)
-        known.has_result_time = True  # a client's, or that of the reading
+        known.has_result_time = "resultTime" in bindings
         plan.requests.append(UpdateRequest(updates.GIVE_QUANTITY, bindings=bindings))
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)
 
     def _clean_up(self, plan: PlannedUpdates) -> None:
         """Delete the instants of quantities that clients deleted."""
-        for quantity in self.known.lost:
-            plan.requests.append(UpdateRequest(updates.FORGET_INSTANT, bindings={"instant": instant_iri(quantity)}))
+        for quantity, observation in self.known.lost.items():
+            bindings: dict[str, Term] = {"instant": instant_iri(quantity), "observation": observation}
+            plan.requests.append(UpdateRequest(updates.FORGET_INSTANT, bindings=bindings))
         self.known.lost.clear()
 
     def _measured(self, arrival: Arrival) -> dict[str, Term]:
@@ -299,7 +306,7 @@ class Planner:
         time = self._time_of(arrival)
         if time is not None:
             measured["time"] = time
-            if arrival.reading.time is not None:
+            if arrival.reading.time is not None and not arrival.value_only:
                 measured["resultTime"] = time
         return measured
 

@@ -48,15 +48,22 @@ By the digest, `edge forget` knows that the gateway wrote both.
 GIVE_QUANTITY = (
     PREFIXES
     + """
+DELETE { ?observation sosa:resultTime ?oldResultTime }
 INSERT {
   ?observation sosa:hasResult ?quantity ; sosa:resultTime ?resultTime .
   ?quantity rdf:type qudt-1-1:QuantityValue ; qudt-1-1:unit ?unit ; qudt-1-1:numericValue ?value ;
     time:hasTime ?instant .
   ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
 }
-WHERE { ?observation rdf:type sosa:Observation }"""
+WHERE {
+  ?observation rdf:type sosa:Observation .
+  OPTIONAL { ?observation sosa:resultTime ?oldResultTime }
+}"""
 )
-"""Adds a result to an observation that a client described without one; the client's description stays."""
+"""Adds a result to an observation that a client described without one; the client's description stays.
+
+A result time that the observation has is that of a former result.
+"""
 
 UPDATE_VALUE = (
     PREFIXES
@@ -107,12 +114,35 @@ WHERE {
 )
 """UPDATE_VALUE_AND_TIME for a time that the message has: SOSA's result time tells it from a time of arrival."""
 
+UPDATE_VALUE_AND_TIME_OF_ARRIVAL = (
+    PREFIXES
+    + """
+DELETE {
+  ?quantity qudt-1-1:numericValue ?oldValue . ?instant time:inXSDDateTimeStamp ?oldTime .
+  ?observation sosa:resultTime ?oldTime
+}
+INSERT {
+  ?quantity qudt-1-1:numericValue ?value ; time:hasTime ?instant .
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
+}
+WHERE {
+  ?observation rdf:type sosa:Observation ; sosa:hasResult ?quantity .
+  OPTIONAL { ?quantity qudt-1-1:numericValue ?oldValue }
+  OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
+}"""
+)
+"""UPDATE_VALUE_AND_TIME after a value whose message had a time: removes that result time, which equals the old time.
+
+A result time that a client wrote differs from the time of the value, so it stays.
+"""
+
 UPDATE_VALUE_WITHOUT_TIME = (
     PREFIXES
     + """
 DELETE {
   ?quantity qudt-1-1:numericValue ?oldValue ; time:hasTime ?instant .
-  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?oldTime
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?oldTime .
+  ?observation sosa:resultTime ?oldTime
 }
 INSERT { ?quantity qudt-1-1:numericValue ?value }
 WHERE {
@@ -121,7 +151,7 @@ WHERE {
   OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
 }"""
 )
-"""UPDATE_VALUE for a value without time: removes the time of the previous value."""
+"""UPDATE_VALUE for a value without time: removes the times of the previous value."""
 
 CLEAR_VALUE = (
     PREFIXES
@@ -134,21 +164,16 @@ WHERE {
 )
 """Removes the value before that of an event, in an update of its own: so subscribers see an equal value, too."""
 
-FORGET_RESULT_TIME = (
-    PREFIXES
-    + """
-DELETE { ?observation sosa:resultTime ?time }
-WHERE { ?observation rdf:type sosa:Observation ; sosa:resultTime ?time }"""
-)
-"""Removes the result time of a value that is followed by one whose message has no time."""
-
 FORGET_INSTANT = (
     PREFIXES
     + """
-DELETE { ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time }
+DELETE {
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time .
+  ?observation sosa:resultTime ?time
+}
 WHERE { ?instant time:inXSDDateTimeStamp ?time }"""
 )
-"""Deletes the instant of a deleted quantity: a client's ADD_OBSERVATION does not know instants and leaves them."""
+"""Deletes the times of a deleted quantity: a client's ADD_OBSERVATION does not know instants and leaves them."""
 
 OBSERVATIONS = (
     PREFIXES

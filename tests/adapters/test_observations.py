@@ -120,8 +120,26 @@ def test_the_result_time_is_that_of_the_message_alone(engine, observations):
     assert select(
         engine, f"<{ROOM}> sosa:resultTime ?t FILTER(DATATYPE(?t) = <http://www.w3.org/2001/XMLSchema#dateTime>)"
     )
+    before = engine.sequence
     write(observations, named("3"))
     assert (result_times(engine), value_of(engine, ROOM)) == ([], "3")
+    assert engine.sequence == before + 1
+
+
+@pytest.mark.parametrize(
+    "removed", ["sosa:hasResult ?q", "sosa:hasResult ?q . ?q ?p ?o . ?q time:hasTime ?i . ?i ?a ?b"]
+)
+@pytest.mark.parametrize("value_only", [False, True])
+def test_a_result_after_a_deleted_one_has_no_former_result_time(engine, observations, removed, value_only):
+    write(observations, READING._replace(time=NOON))
+    update(engine, f"DELETE {{ <{ROOM}> {removed} }} WHERE {{ <{ROOM}> {removed} }}")
+    write(observations, named("1"), value_only=value_only)
+    assert (result_times(engine), value_of(engine, ROOM)) == ([], "1")
+    write(observations, READING._replace(time=NOON))
+    update(engine, f"DELETE {{ <{ROOM}> {removed} }} WHERE {{ <{ROOM}> {removed} }}")
+    write(observations, READING._replace(value="2", time=NOON + timedelta(hours=1)), value_only=value_only)
+    assert result_times(engine) == ([] if value_only else ["2024-05-01T13:00:00Z"])
+    assert select(engine, "?i time:inXSDDateTimeStamp ?t")[0][1] == "2024-05-01T13:00:00Z"
 
 
 def test_a_result_time_is_removed_after_a_restart_and_a_failed_write(engine, observations, monkeypatch):
@@ -137,6 +155,41 @@ def test_a_result_time_is_removed_after_a_restart_and_a_failed_write(engine, obs
     assert result_times(engine) == []
     before = len(again._planner.plan([Arrival(named("2"), NOON)]).requests)
     assert before == 1
+
+
+def test_the_result_time_of_a_failed_description_is_removed(engine, observations, monkeypatch):
+    write(observations, READING._replace(time=NOON))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "write", lambda requests, receipt, done: done(NotReady("for a test")))
+        for readings in ([READING._replace(label="Other")], [named("1"), READING._replace(sensor="not an IRI")]):
+            with pytest.raises(NotReady):
+                write(observations, *readings)
+    write(observations, named("1"))
+    assert result_times(engine) == []
+
+
+def test_a_result_time_of_a_client_stays_with_values_without_time_of_message(engine, observations):
+    write(observations, READING)
+    update(engine, f"INSERT DATA {{ <{ROOM}> sosa:resultTime '2024-01-01T00:00:00Z' }}")
+    write(observations, named("1"))
+    again = Observations(engine)
+    again.start()
+    for each in (again, observations):
+        write(each, named("2"))
+        assert result_times(engine) == ["2024-01-01T00:00:00Z"]
+    write(observations, READING._replace(time=NOON))
+    assert result_times(engine) == ["2024-05-01T12:00:00Z"]
+
+
+def test_a_result_time_goes_with_a_quantity_that_a_blank_node_replaces(engine, observations):
+    write(observations, READING._replace(time=NOON))
+    update(
+        engine,
+        f"DELETE {{ <{ROOM}> sosa:hasResult ?q }} INSERT {{ <{ROOM}> sosa:hasResult [ a qudt:QuantityValue ] }} "
+        f"WHERE {{ <{ROOM}> sosa:hasResult ?q }}",
+    )
+    write(observations, READING._replace(value="1", time=NOON + timedelta(hours=1)))
+    assert (result_times(engine), value_of(engine, ROOM)) == ([], "1")
 
 
 def test_values_of_graph_mappings_keep_the_result_time_of_a_client(engine, observations):
@@ -347,7 +400,7 @@ def test_a_subscription_that_failed_is_made_again(engine, observations, caplog):
 @pytest.mark.parametrize(
     "name",
     ["ADD_OBSERVATION", "GIVE_QUANTITY", "UPDATE_VALUE", "UPDATE_VALUE_AND_TIME", "UPDATE_VALUE_WITHOUT_TIME",
-     "UPDATE_VALUE_AND_RESULT_TIME", "FORGET_RESULT_TIME", "FORGET_INSTANT"],
+     "UPDATE_VALUE_AND_RESULT_TIME", "UPDATE_VALUE_AND_TIME_OF_ARRIVAL", "FORGET_INSTANT"],
 )  # fmt: skip
 def test_the_texts_are_legal_and_change_nothing_in_an_empty_graph_but_what_add_adds(engine, name):
     import pyoxigraph as ox
