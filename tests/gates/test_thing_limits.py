@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from edge.engine.requests import UpdateRequest
 from edge.gates.http.things import graph, observing
 from edge.gates.origins import ANY
 from edge.gates.settings import HttpGateSettings
+from tests.support.waiting import eventually
 
 PREFIX = "PREFIX sosa: <http://www.w3.org/ns/sosa/> "
 
@@ -91,6 +93,76 @@ async def test_observers_leave_half_of_the_connections_and_end_with_the_gate(ser
             assert "half of http.max_connections" in refused.json()["error_description"]
             await gateway.http_gate.stop()
             assert [line async for line in first.aiter_lines() if line] == ["retry: 5000"]
+
+
+VALUE = "<http://qudt.org/1.1/schema/qudt#numericValue>"
+
+
+def result_of(value: str, quantity: str = "<urn:q>") -> str:
+    return f"<urn:a/0> sosa:hasResult {quantity} . {quantity} {VALUE} {value}"
+
+
+def new_value(value: str) -> UpdateRequest:
+    old = f"<urn:q> {VALUE} ?old"
+    return UpdateRequest(
+        f"{PREFIX} DELETE {{ {old} }} INSERT {{ {result_of(value)} }} WHERE {{ OPTIONAL {{ {old} }} }}"
+    )
+
+
+async def test_an_observer_gets_all_values_of_a_burst_and_each_that_is_added(gateway):
+    await gateway.update(devices("a"))
+    async with gateway.http() as http, http.stream("GET", "/properties/urn:a%2F0", headers=EVENTS) as answer:
+        lines = (line async for line in answer.aiter_lines() if line.startswith("data"))
+        for burst in (range(30), range(400)):
+            await asyncio.wrap_future(gateway.engine.update([new_value(str(value)) for value in burst]))
+            expected = list(burst)[-observing._QUEUED :]
+            got = [await anext(lines)]
+            while got[-1] != f"data: {burst[-1]}":
+                got.append(await anext(lines))
+            assert got[-len(expected) :] == [f"data: {value}" for value in expected]
+        await gateway.update(f"{PREFIX} INSERT DATA {{ {result_of('9', '<urn:second>')} }}")
+        assert await anext(lines) == "data: 9"
+
+
+async def not_reading(gateway):
+    """Open a stream that is not read, and send values until it blocks."""
+    large = "x" * 500_000
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port, limit=1_000)
+    writer.write(b"GET /properties/urn:a%2F0 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+    await reader.readuntil(b"retry: 5000")
+    for number in range(20):
+        await asyncio.wrap_future(gateway.engine.update([new_value(f'"{large}{number}"')]))
+    return writer
+
+
+async def test_a_stream_that_is_not_read_ends(serve, monkeypatch, caplog):
+    async with serve(stop_timeout=1_000) as gateway:
+        await gateway.update(devices("a"))
+        writer = await not_reading(gateway)
+        assert gateway.metric("edge_subscriptions", gate="http") == 1
+        await gateway.http_gate.stop()
+        assert gateway.metric("edge_subscriptions", gate="http") == 0
+        writer.close()
+    monkeypatch.setattr(observing, "_STALLED", 0.05)
+    async with serve() as gateway:
+        await gateway.update(devices("a"))
+        writer = await not_reading(gateway)
+        await eventually(lambda: gateway.metric("edge_subscriptions", gate="http") == 0)
+        writer.close()
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
+async def test_a_client_observes_an_eighth_of_the_connections(serve, monkeypatch):
+    monkeypatch.setattr("edge.gates.rate_limit.is_local", lambda host: False)
+    async with serve(http=HttpGateSettings(port=0, max_connections=8)) as gateway, gateway.http() as http:
+        await gateway.update(devices("a"))
+        for _ in range(2):
+            async with http.stream("GET", "/properties/urn:a%2F0", headers=EVENTS) as first:
+                assert first.status_code == 200
+                refused = await http.get("/properties/urn:a%2F0", headers=EVENTS)
+                assert (refused.status_code, refused.json()["error"]) == (429, "too_many_requests")
+                assert "an eighth of http.max_connections" in refused.json()["error_description"]
+            await eventually(lambda: gateway.metric("edge_subscriptions", gate="http") == 0)
 
 
 async def test_an_idle_observer_gets_comments(gateway, monkeypatch):

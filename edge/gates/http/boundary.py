@@ -31,6 +31,9 @@ PRIMITIVE = "edge.primitive"
 ANSWERED_AT = "edge.answered_at"
 """Key of the ASGI scope for the time (`time.perf_counter`) at which a response without an end has begun."""
 
+ABORT = "edge.abort"
+"""Key of the ASGI scope for the function that closes the connection without sending the data that wait for it."""
+
 GRAPH_STORE = "/graph-store"
 """Path of the graph store."""
 

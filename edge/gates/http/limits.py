@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from edge.compat.asyncio_transports import Unlink
 from edge.compat.uvicorn import HookedProtocol
+from edge.gates.http.boundary import ABORT
 from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
 from edge.listener import Listener, is_local
@@ -115,6 +116,7 @@ class _LimitedProtocol(HookedProtocol):
 
     def request_started(self, cycle: RequestResponseCycle) -> None:
         self._answering = cycle
+        cast("dict[str, Any]", cycle.scope)[ABORT] = self.transport.abort
 
     def send_400_response(self, msg: str) -> None:
         if self._in_header and len(self.headers or ()) > _MAX_HEADERS:

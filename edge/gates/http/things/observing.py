@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from functools import partial
@@ -17,13 +18,13 @@ from typing import Final
 import pyoxigraph as ox
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from edge.engine.requests import ActiveSubscription, QueryRequest, SubscribeFailed, SubscriberNotification
 from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.engine_interface import SubscribingEngine
 from edge.gates.guard import Guard
-from edge.gates.http.boundary import ANSWERED_AT, PRIMITIVE
+from edge.gates.http.boundary import ABORT, ANSWERED_AT, PRIMITIVE
 from edge.gates.http.engine_future import result
 from edge.gates.http.things.graph import value_query
 from edge.gates.loop_dispatcher import LoopDispatcher
@@ -31,14 +32,20 @@ from edge.gates.rate_limit import RateLimit
 from edge.metrics import Metrics
 from edge.observed_values import to_json
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.bag import Bag
 from edge.protocol.errors import EdgeError, TooManyRequests
-from edge.protocol.results import Row
 
 MEDIA_TYPE: Final = "text/event-stream"
 
 _ALIVE: Final = 15.0
 """Seconds without an event after which a comment is sent, so that proxies keep the connection (section 9.2.7)."""
+_STALLED: Final = 30.0
+"""Seconds after which a stream ends whose client does not read: it has full buffers, and takes a connection."""
+_LAST: Final = 0.5
+"""Seconds for the last data of a stream that the gate ends."""
+_QUEUED: Final = 100
+"""Values that wait for a client. A client that reads slower loses the oldest ones."""
+_QUEUED_CHARACTERS: Final = 64 * 1024
+"""Characters of these values."""
 _RETRY: Final = b"retry: 5000\n\n"
 """Milliseconds after which a client connects again when a stream ends."""
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -51,14 +58,19 @@ class PropertyObservers:
     def __init__(
         self, engine: SubscribingEngine, guard: Guard, rate_limit: RateLimit, metrics: Metrics, most: int
     ) -> None:
-        """`most`: streams that may be open. Each one takes a connection, and others must get one, too."""
+        """`most`: streams that may be open, a quarter of them by one client.
+
+        Each one takes a connection, and others must get one, too.
+        """
         self._engine = engine
         self._guard = guard
         self._rate_limit = rate_limit
         self._active = metrics.subscriptions.labels("http")
         self._most = most
+        self._most_of_one = max(most // 4, 1)
         self._bridge: LoopDispatcher | None = None
         self._open: set[_Observer] = set()
+        self._open_of: Counter[str] = Counter()
 
     async def serve(self, request: Request, iri: str, access: Access, who: str) -> Response:
         """Return a stream with the values of an observation, the present one first. Raises `EdgeError`.
@@ -73,9 +85,15 @@ class PropertyObservers:
                 f"Clients observe {self._most} properties, which is half of http.max_connections and the most that are "
                 "possible; subscribe over a WebSocket, or try again later"
             )
+        if self._open_of[who] >= self._most_of_one:
+            raise TooManyRequests(
+                f"This client observes {self._most_of_one} properties, which is an eighth of http.max_connections and "
+                "the most that one client may; subscribe over a WebSocket"
+            )
         self._rate_limit.subscribe(who)
-        observer = _Observer(partial(self._ended, who))
+        observer = _Observer(partial(self._ended, who), request.scope[ABORT])
         self._open.add(observer)
+        self._open_of[who] += 1
         self._active.inc()
         try:
             observer.spuid = await self._subscribed(QueryRequest(value_query(iri), access=access, source=who), observer)
@@ -111,6 +129,9 @@ class PropertyObservers:
     def _ended(self, who: str, observer: _Observer) -> None:
         if observer in self._open:
             self._open.discard(observer)
+            self._open_of[who] -= 1
+            if not self._open_of[who]:
+                del self._open_of[who]
             self._active.dec()
             self._rate_limit.unsubscribe(who)
             self._unsubscribe(observer.spuid)
@@ -122,17 +143,20 @@ class PropertyObservers:
 
 
 class _Observer:
-    """One stream. A slow client gets the newest value only."""
+    """One stream, with the values that wait for its client."""
 
-    def __init__(self, closed: Callable[[_Observer], None]) -> None:
+    def __init__(self, closed: Callable[[_Observer], None], abort: Callable[[], None]) -> None:
+        """`abort` closes the connection without sending the data that wait for the client."""
         self.spuid = ""
         self.watch: AuthorizationWatch | None = None
         self._closed = closed
-        self._rows: Bag[Row] = Bag()
-        self._is_new = False
-        """Whether a value has come since the last event."""
+        self._abort = abort
+        self._values: deque[ox.Literal] = deque()
+        self._characters = 0
         self._is_over = False
         self._wake = asyncio.Event()
+        self._patience: asyncio.TimerHandle | None = None
+        """Aborts the connection if the data that are being sent wait too long."""
 
     def take(self, item: SubscriberNotification | SubscribeFailed) -> None:
         """Process an item that the engine sends, in order."""
@@ -140,25 +164,49 @@ class _Observer:
             self.spuid = ""
             self.end()
             return
-        for rows, sign in ((item.delta.removed, -1), (item.delta.added, 1)):
-            for row in rows:
-                self._rows.add(row, sign)
-        # An event that repeats the value before it removes that value first, so it counts, too.
-        if item.delta.added:
-            self._is_new = True
-            self._wake.set()
+        # Of several that an update adds, the order is unknown; any order is right if it is always the same.
+        values = sorted((value for (value,) in item.delta.added if isinstance(value, ox.Literal)), key=str)
+        for value in values[:1] if item.sequence == 0 else values:
+            self._put(value)
+
+    def _put(self, value: ox.Literal) -> None:
+        self._values.append(value)
+        self._characters += len(value.value)
+        while len(self._values) > _QUEUED or (self._characters > _QUEUED_CHARACTERS and len(self._values) > 1):
+            self._next()
+        self._wake.set()
+
+    def _next(self) -> ox.Literal:
+        value = self._values.popleft()
+        self._characters -= len(value.value)
+        return value
 
     def end(self, _: EdgeError | None = None) -> None:
         """End the stream. The client connects again, and learns the reason from the response."""
         self._is_over = True
         self._wake.set()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = self._begin_patience()
+
+    async def send(self, send: Send, message: Message) -> None:
+        """Send data, and abort the connection if the client does not read for too long."""
+        self._patience = self._begin_patience()
+        try:
+            await send(message)
+        finally:
+            self._patience.cancel()
+            self._patience = None
+
+    def _begin_patience(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(_LAST if self._is_over else _STALLED, self._abort)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the stream."""
         yield _RETRY
         while not self._is_over:
-            if (event := self._next()) is not None:
-                yield event
+            if self._values:
+                yield f"data: {to_json(self._next())}\n\n".encode()
                 continue
             self._wake.clear()
             try:
@@ -174,13 +222,6 @@ class _Observer:
             self.watch = None
         self._closed(self)
 
-    def _next(self) -> bytes | None:
-        if not self._is_new:
-            return None
-        self._is_new = False
-        values = sorted((value for (value,) in self._rows if isinstance(value, ox.Literal)), key=str)
-        return f"data: {to_json(values[0])}\n\n".encode() if values else None
-
 
 class _EventStream(StreamingResponse):
     """The response with a stream. The subscription ends with it, also if the client is gone before the first event."""
@@ -192,6 +233,6 @@ class _EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream until the client or the gate ends it."""
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, partial(self._observer.send, send))
         finally:
             self._observer.close()
