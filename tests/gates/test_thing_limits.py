@@ -165,6 +165,14 @@ async def test_a_client_observes_an_eighth_of_the_connections(serve, monkeypatch
             await eventually(lambda: gateway.metric("edge_subscriptions", gate="http") == 0)
 
 
+async def test_an_event_stream_needs_its_own_media_type(gateway):
+    await gateway.update(devices("a"))
+    async with gateway.http() as http:
+        for accept, status in (("text/*", 406), ("text/*, application/json;q=0.1", 404), ("*/*", 404)):
+            answer = await http.get("/properties/urn:a%2F0", headers={"Accept": accept})
+            assert answer.status_code == status
+
+
 async def test_an_idle_observer_gets_comments(gateway, monkeypatch):
     monkeypatch.setattr(observing, "_ALIVE", 0.01)
     await gateway.update(devices("a"))

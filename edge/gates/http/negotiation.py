@@ -22,6 +22,11 @@ def choose(accept: str | None, offers: Sequence[str]) -> str | None:
     return best
 
 
+def names(accept: str | None, media_type: str) -> bool:
+    """Whether the header has this media type itself, and not only a range with it."""
+    return media_type in _parse(accept or "")
+
+
 def _parse(accept: str) -> dict[str, float]:
     ranges: dict[str, float] = {}
     for item in accept.split(","):

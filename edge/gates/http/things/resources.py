@@ -23,7 +23,7 @@ from edge.gates.http.conditions import Conditions, read_conditions
 from edge.gates.http.documents import Endpoint
 from edge.gates.http.engine_future import result, shielded
 from edge.gates.http.graph_content import tag
-from edge.gates.http.negotiation import choose
+from edge.gates.http.negotiation import choose, names
 from edge.gates.http.things.description import LIST_TYPE, MEDIA_TYPE, PROPERTIES, THINGS, Describer
 from edge.gates.http.things.graph import (
     Property,
@@ -159,7 +159,9 @@ class ThingResources:
     async def _property(self, request: Request) -> Response:
         if request.method == "PUT":
             return await self._set(request)
-        if _accepted(request, _JSON, EVENTS) == EVENTS:
+        # A client that accepts any text would wait for the end of the stream.
+        offers = (_JSON, EVENTS) if names(request.headers.get("accept"), EVENTS) else (_JSON,)
+        if _accepted(request, *offers) == EVENTS:
             return await self._observe(request)
         access = self._reader(request)
         found = await self._found(request, access, _iri(request, "observation"))
