@@ -30,6 +30,13 @@ class Finding:
     fix: Fix | None = None
     """Applies the remedy, if that is safe."""
 
+    def __post_init__(self) -> None:
+        """Raise `LookupError`, `ValueError` or `TypeError` for values that do not fit the texts.
+
+        Made in a check, such a finding ends that check alone.
+        """
+        _ = self.what, self.why, self.do, self.fix and self.done
+
     @property
     def what(self) -> str:
         """State with figures."""

@@ -15,6 +15,7 @@ import pytest
 
 from edge import last_run
 from edge.doctor import checks, examine
+from edge.doctor.all_checks import CHECKS
 from edge.doctor.checks import (
     backlog,
     broker,
@@ -33,6 +34,7 @@ from edge.doctor.checks import (
     units,
     update,
 )
+from edge.doctor.finding import ok
 from edge.doctor.texts import TEXTS
 from edge.last_run import Run, RunRecord
 from edge.security.certificates import make
@@ -80,12 +82,14 @@ def test_each_finding_gives_its_texts_the_values_that_they_need():
     assert len(seen) > 70
 
 
-def test_a_failing_check_affects_no_other_check(machine):
+def test_a_failing_check_affects_no_other_check(machine, monkeypatch):
+    monkeypatch.setitem(CHECKS, "broker", lambda around: iter([ok("backlog.updates", count="many")]))
     machine.put("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 50 kB\n")
     machine.put("proc/uptime", "nonsense")
     machine.disk("mmcblk0", stat="0 0 0 0 0 0 5")
     found = dict(examine(machine.around()))
     assert "check failed: ValueError" in found["card"].what
+    assert "check failed: ValueError" in found["broker"].what
     assert found["memory"].state == "ok"
 
 
