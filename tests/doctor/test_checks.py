@@ -319,6 +319,9 @@ def test_sparkplug_nodes_and_devices(machine):
     machine.health = (200, HEALTHY | {"sparkplug": {f"Plant/{number}": "disconnected" for number in range(15)}})
     found = list(sparkplug.check(machine.around()))
     assert (len(found), found[-1].code, found[-1].values) == (11, "sparkplug.more", {"count": 5})
+    last = {"Plant/Z": "refused: too many metrics"}
+    machine.health[1]["sparkplug"].update(last)
+    assert [each.code for each in sparkplug.check(machine.around())][:2] == ["sparkplug.refused", "sparkplug.away"]
 
 
 def test_certificates(machine):

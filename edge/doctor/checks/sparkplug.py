@@ -17,11 +17,12 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     states = around.reported("sparkplug")
     if not isinstance(states, Mapping):
         return
-    faulty = [(name, state) for name, state in states.items() if state != "connected"]
+    faulty = [(name, *str(state).partition(": ")[::2]) for name, state in states.items() if state != "connected"]
     if connected := len(states) - len(faulty):
         yield ok("sparkplug.connected", count=connected)
-    for name, state in faulty[:_MOST]:
-        word, _, reason = str(state).partition(": ")
+    # Refused ones first: they need a change, and are few.
+    faulty.sort(key=lambda each: each[1] != "refused")
+    for name, word, reason in faulty[:_MOST]:
         if word == "refused":
             yield problem("sparkplug.refused", name=name, reason=f": {reason}" if reason else "")
         else:
