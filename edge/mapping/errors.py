@@ -40,7 +40,7 @@ class Fault:
             place += f': {self.table} "{self.mapping}"'
         if self.key is not None:
             place += f": {self.key}"
-        text = f"{place}: {self.reason}"
+        text = f"{place}: Not TOML: {self.reason}" if self.code == "not_toml" else f"{place}: {self.reason}"
         if self.nearest is not None:
             text += f' Did you mean "{self.nearest}"?'
         if self.allowed is not None:

@@ -177,7 +177,7 @@ class _Loader:
             data = tomllib.loads(self.text, parse_float=_decimal)
         except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
             line = _LINE.search(str(error))
-            self._fault(f"Not TOML: {error}.", line=int(line[1]) if line else None, code="not_toml")
+            self._fault(f"{error}.", line=int(line[1]) if line else None, code="not_toml")
             return None
         return self._validate(data)
 

@@ -24,6 +24,12 @@ def faults(text):
     return error.value.faults
 
 
+def test_the_reason_of_a_fault_in_toml_leaves_its_code_to_other_languages():
+    (fault,) = faults("x = \n")
+    assert (fault.code, fault.reason) == ("not_toml", "Invalid value (at line 1, column 5).")
+    assert str(fault) == "my.toml:1: Not TOML: Invalid value (at line 1, column 5)."
+
+
 HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
 
 
@@ -32,8 +38,8 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
     [
         ('[[mapping]]\ntopik = "a"\nobservation = "edge:a"\n', 2, "topik", "topic", "Unknown key"),
         ("[maping]\n", 1, "maping", "mapping", "Unknown key"),
-        ("x = \n", 1, None, None, "Not TOML"),
-        ("a = 1\na = 2\n", 2, None, None, "Not TOML"),
+        ("x = \n", 1, None, None, "Invalid value"),
+        ("a = 1\na = 2\n", 2, None, None, "Cannot overwrite a value"),
         (HEAD + 'unit = "uint:Volt"\n', 4, "unit", "unit", 'prefix "uint"'),
         (HEAD + 'unit = "Volt"\n', 4, "unit", "unit:Volt", "is not a unit"),
         (HEAD + 'label = "{lin}"\n', 4, "label", "line", "nothing captures"),
