@@ -1,7 +1,12 @@
-"""The reports in the store are those of a simple model after any changes, failed transactions and restarts."""
+"""The reports in the store are those of a simple model after any changes, failed transactions and restarts.
+
+They take little memory, and few statements.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+import tracemalloc
 from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,3 +78,36 @@ def test_reports_are_those_of_a_model(steps):
         with closing(store), store.transaction():
             store.drop_query("a")
             assert store.reports("a", 0, -1) == []
+
+
+def test_the_start_needs_little_memory_for_each_report(tmp_path):
+    count = 5_000
+    with closing(StreamStore(tmp_path)) as store, store.transaction():
+        for number in range(1, count + 1):
+            store.report("a", ReportRow(number, 1, "rows", 1, b"x"))
+    tracemalloc.start()
+    try:
+        with closing(StreamStore(tmp_path)):
+            _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60 * count
+
+
+def test_reports_are_read_with_few_statements(tmp_path, monkeypatch):
+    statements, original = [], sqlite3.connect
+
+    def connect(*arguments, **options):
+        connection = original(*arguments, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with closing(StreamStore(tmp_path)) as store:
+        with store.transaction():
+            rows = [ReportRow(number, 1, "rows", 1, b"%d" % number) for number in range(1, 1_202)]
+            for row in rows:
+                store.report("a", row)
+        statements.clear()
+        assert store.reports("a", 0, -1) == rows
+        assert len(statements) <= 3
