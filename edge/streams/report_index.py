@@ -11,6 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from edge.protocol.errors import StorageFailed
+from edge.streams.settings import FILE_NAME
+
 
 class StoredPlace(NamedTuple):
     """A stored report."""
@@ -73,8 +76,13 @@ class ReportIndex:
             self._of[query] = self._of[query].in_order()
 
     def add(self, query: str, place: StoredPlace) -> None:
-        """Add the newest report of a query."""
+        """Add the newest report of a query. Raises `StorageFailed` if its number is not above those of the others."""
         found = self._of.setdefault(query, _places())
+        if found.numbers and place.number <= found.numbers[-1]:
+            raise StorageFailed(
+                f"{FILE_NAME} has report {found.numbers[-1]} of {query}, and cannot store {place.number} after it."
+                " Restart the gateway; if this does not help, end the query and register it again"
+            )
         found.append(place)
         self._undo_with(found.pop)
 

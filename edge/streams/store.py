@@ -163,6 +163,9 @@ class StreamStore:
                 for action in reversed(self._undo):
                     action()
                 raise
+            finally:
+                # The actions hold what they restore, such as the places of removed reports.
+                self._undo.clear()
 
     def undo_with(self, action: Callable[[], object]) -> None:
         """Call an action if the present transaction fails, which restores the state in memory."""
@@ -365,7 +368,7 @@ class StreamStore:
             self._connection.executemany("UPDATE report_numbers SET number = ? WHERE name = ?", rows)
 
     def report(self, query: str, report: ReportRow) -> None:
-        """Store the newest report of a query for its observers and followers."""
+        """Store the newest report of a query for its observers and followers. Its number must be new."""
         self._report_index.add(query, self._insert_report(query, report))
 
     def _insert_report(self, query: str, report: ReportRow) -> StoredPlace:

@@ -11,9 +11,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.protocol.errors import StorageFailed
 from edge.streams.store import LAST, StreamStore
 from edge.streams.stored_rows import ReportRow
 
@@ -111,3 +113,33 @@ def test_reports_are_read_with_few_statements(tmp_path, monkeypatch):
         statements.clear()
         assert store.reports("a", 0, -1) == rows
         assert len(statements) <= 3
+
+
+def test_a_report_with_a_number_that_exists_is_refused():
+    first = ReportRow(7, 1, "rows", 1, b"first")
+    with closing(StreamStore(None)) as store:
+        with store.transaction():
+            store.report("a", first)
+        for number in (6, 7):
+            with (
+                pytest.raises(StorageFailed, match=f"report 7 of a, and cannot store {number}"),
+                store.transaction(),
+            ):
+                store.report("a", first._replace(number=number))
+        assert store.reports("a", 0, -1) == [first]
+
+
+def test_removed_reports_leave_no_memory_after_the_transaction():
+    count = 20_000
+    with closing(StreamStore(None)) as store:
+        tracemalloc.start()
+        try:
+            with store.transaction():
+                for number in range(1, count + 1):
+                    store.report("a", ReportRow(number, 1, "rows", 1, b""))
+            with store.transaction():
+                store.drop_query("a")
+            used, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert used < 12 * count
