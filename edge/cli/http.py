@@ -26,7 +26,7 @@ _ADVICE = {
     413: "send less at once, or raise http.max_message",
     429: "try again shortly",
     503: "the gateway is starting or stopping; try again shortly",
-    507: "free space on the gateway's disk",
+    507: "the gateway cannot write: free space on its disk, or see `edge doctor`",
 }
 
 

@@ -98,6 +98,7 @@ class StreamService:
         """Names of the queries of subscriptions, by spuid."""
         self.failing = ""
         """Why reports cannot be stored, or no window reports; empty if all is well."""
+        self._store: StreamStore
         self._processor: Processor
         self._waiting: WaitingReports
         self._followers: Followers
@@ -110,7 +111,7 @@ class StreamService:
                 raise NotReady("The gateway is stopping")
             if self._thread is not None:
                 return
-            store = StreamStore(self._directory)
+            self._store = store = StreamStore(self._directory)
             try:
                 settings = self._settings
                 kept = KeptReports(store, settings.max_recent_reports, self._clock.steady, self._has_followers)
@@ -150,7 +151,7 @@ class StreamService:
         thread = self._thread
         if thread is not None and not thread.is_alive() and not self._actions.is_closed:
             return "The thread of the streams has ended; restart the gateway"
-        return self.failing
+        return self.failing or ("" if thread is None else self._store.damage)
 
     def close(self, timeout: float) -> bool:
         """Store what has happened, and end the thread. Returns whether it has ended in time."""

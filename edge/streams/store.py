@@ -98,6 +98,12 @@ _CHUNK: Final = 500
 """Reports that one statement reads: one for each takes three times as long. Old SQLite permits 999 parameters."""
 _GONE: Final = "restart the gateway; its streams are lost"
 """Remedy if the files were deleted under a running gateway."""
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_RESTORE: Final = (
+    "Restore a backup (edge restore), or stop the gateway and move the file away (with "
+    f"{FILE_NAME}-wal, where there is one): the streams and queries in it are then lost"
+)
+"""Remedy if the file is damaged."""
 
 
 class StreamStore:
@@ -105,18 +111,20 @@ class StreamStore:
 
     def __init__(self, directory: Path | None) -> None:
         """Open or create the file; None keeps all in memory. Raises `StorageFailed`."""
-        target = ":memory:" if directory is None else str(directory / FILE_NAME)
+        self._path = Path(":memory:") if directory is None else directory / FILE_NAME
+        self.damage = ""
+        """Damage of the file that was found, and the remedy; empty: none."""
         self._undo: list[Callable[[], object]] = []
         """Actions that restore the state of the memory if the present transaction fails."""
-        with _storing():
-            self._connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
+        with self._storing():
+            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
                 self._report_index = ReportIndex(self._report_places(), self.undo_with)
             except BaseException:
                 self._connection.close()
                 raise
-        self._files = None if directory is None else DatabaseFiles(directory / FILE_NAME, _GONE)
+        self._files = None if directory is None else DatabaseFiles(self._path, _GONE)
         self._late_sizes: dict[int, int] = {}
         """Bytes of the kept elements that came too late, by stream, as far as they are known."""
 
@@ -129,7 +137,7 @@ class StreamStore:
         ((application,),) = connection.execute("PRAGMA application_id")
         if version > _VERSION or (version and application != _APPLICATION_ID):
             raise StorageFailed(
-                f"{FILE_NAME} is from a newer version of sepa-edge, or not its file. "
+                f"{self._path} is from a newer version of sepa-edge, or not its file. "
                 "Install that version, or move the file away"
             )
         if version < _VERSION:
@@ -149,7 +157,7 @@ class StreamStore:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Make the changes within durable together; undo them after an exception."""
-        with _storing():
+        with self._storing():
             self._connection.execute("BEGIN IMMEDIATE")
             self._undo.clear()
             try:
@@ -215,7 +223,7 @@ class StreamStore:
     def add(self, stream: int, last: int, elements: Iterable[StoredElement]) -> None:
         """Add elements. `last`: number of the last element of the stream, stored or not."""
         rows = [(stream, each.number, each.time, graph, missing) for each, graph, missing in elements]
-        with _storing():
+        with self._storing():
             self._connection.executemany("INSERT INTO elements VALUES (?, ?, ?, ?, ?)", rows)
         self._run("UPDATE streams SET number = ? WHERE id = ?", last, stream)
 
@@ -236,7 +244,7 @@ class StreamStore:
         if stream not in self._late_sizes:
             statement = "SELECT coalesce(sum(length(graph) + ?), 0) FROM late_elements WHERE stream = ?"
             ((self._late_sizes[stream],),) = self._select(statement, LATE_OVERHEAD, stream)
-        with _storing():
+        with self._storing():
             self._connection.executemany("INSERT INTO late_elements VALUES (?, ?, ?, ?, ?)", rows)
         self._late_sizes[stream] += added
         if self._late_sizes[stream] > most:
@@ -246,7 +254,7 @@ class StreamStore:
         """Remove the oldest elements that came too late beyond `most` bytes. Reads these only."""
         statement = "SELECT number, length(graph) FROM late_elements WHERE stream = ? ORDER BY number"
         last = 0
-        with _storing(), contextlib.closing(self._connection.execute(statement, (stream,))) as oldest:
+        with self._storing(), contextlib.closing(self._connection.execute(statement, (stream,))) as oldest:
             while self._late_sizes[stream] > most:
                 last, length = next(oldest)
                 self._late_sizes[stream] -= length + LATE_OVERHEAD
@@ -269,12 +277,12 @@ class StreamStore:
     def corrected(self, stream: int, numbers: Iterable[int]) -> None:
         """Record that the corrections for late elements are stored."""
         rows = [(stream, number) for number in numbers]
-        with _storing():
+        with self._storing():
             self._connection.executemany("UPDATE elements SET missing = 0 WHERE stream = ? AND number = ?", rows)
 
     def remove(self, stream: int, numbers: Iterable[int]) -> None:
         """Remove elements that no window needs any more."""
-        with _storing():
+        with self._storing():
             self._connection.executemany(
                 "DELETE FROM elements WHERE stream = ? AND number = ?", [(stream, number) for number in numbers]
             )
@@ -341,7 +349,7 @@ class StreamStore:
     def change_result(self, query: str, change: Mapping[Row, int]) -> None:
         """Add to the counts of the rows of a stored result."""
         rows = [(query, encode_row(row), count) for row, count in change.items()]
-        with _storing():
+        with self._storing():
             self._connection.executemany(
                 "INSERT INTO results VALUES (?, ?, ?) "
                 "ON CONFLICT (query, row) DO UPDATE SET count = count + excluded.count",
@@ -363,7 +371,7 @@ class StreamStore:
 
     def set_numbers(self, numbers: Mapping[str, int]) -> None:
         """Store the numbers of the last reports of queries."""
-        with _storing():
+        with self._storing():
             rows = [(number, query) for query, number in numbers.items()]
             self._connection.executemany("UPDATE report_numbers SET number = ? WHERE name = ?", rows)
 
@@ -372,7 +380,7 @@ class StreamStore:
         self._report_index.add(query, self._insert_report(query, report))
 
     def _insert_report(self, query: str, report: ReportRow) -> StoredPlace:
-        with _storing():
+        with self._storing():
             statement = "INSERT INTO reports VALUES (NULL, ?, ?, ?, ?, ?, ?)"
             row = self._connection.execute(statement, (query, *report)).lastrowid
         assert row is not None  # noqa: S101 - an INSERT has one
@@ -380,7 +388,7 @@ class StreamStore:
 
     def _report_places(self) -> Iterator[tuple[str, StoredPlace]]:
         """Yield query and place of all reports in the order of their rows: SQLite would have to sort other orders."""
-        with _storing():
+        with self._storing():
             for query, number, row, size in self._connection.execute(
                 "SELECT query, number, row, length(body) FROM reports ORDER BY row"
             ):
@@ -436,7 +444,7 @@ class StreamStore:
 
     def _delete_reports(self, query: str, before: int) -> None:
         rows = [(row,) for row in self._report_index.remove(query, before)]
-        with _storing():
+        with self._storing():
             self._connection.executemany("DELETE FROM reports WHERE row = ?", rows)
 
     def replace_reports(self, query: str, reports: Iterable[ReportRow], before: int = LAST) -> None:
@@ -465,19 +473,22 @@ class StreamStore:
         self._run("DELETE FROM observers WHERE id = ?", observer)
 
     def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with _storing():
+        with self._storing():
             return self._connection.execute(statement, values).fetchall()
 
     def _run(self, statement: str, *values: object) -> None:
-        with _storing():
+        with self._storing():
             self._connection.execute(statement, values)
 
-
-@contextlib.contextmanager
-def _storing() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StorageFailed(
-            f"{FILE_NAME} cannot be used: {error}. Check the disk (edge doctor), then try again"
-        ) from error
+    @contextlib.contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # The lowest byte is the primary code (https://www.sqlite.org/rescode.html). Errors of Python have none.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+                self.damage = f"{self._path} is damaged: {error}. {_RESTORE}"
+                raise StorageFailed(self.damage) from error
+            raise StorageFailed(
+                f"{self._path} cannot be used: {error}. Check the disk (edge doctor), then try again"
+            ) from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyoxigraph as ox
@@ -25,8 +27,9 @@ from edge.streams.live_subscriptions import LiveSubscriptions
 from edge.streams.observations import OBSERVATIONS, Elements
 from edge.streams.processor import NewElement, Processor
 from edge.streams.service import StreamService
-from edge.streams.settings import StreamSettings
+from edge.streams.settings import FILE_NAME, StreamSettings
 from edge.streams.store import StreamStore
+from edge.streams.stored_rows import ReportRow
 
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND
@@ -221,6 +224,35 @@ def test_a_processor_that_fails_leaves_no_request_without_an_answer(live, monkey
             future.result(10)
     assert "a fault" in service.fault()
     assert service.close(10)
+
+
+def damaged(directory: Path, content: bytes) -> None:
+    """Store a report, and overwrite the page that contains `content`."""
+    with closing(StreamStore(directory)) as store, store.transaction():
+        store.report("q", ReportRow(1, 1, "rows", 1, b"x" * 900 + content + b"x" * 3_000))
+    file = directory / FILE_NAME
+    found = file.read_bytes()
+    begin = found.index(content) // 1024 * 1024
+    file.write_bytes(found[:begin] + bytes(1024) + found[begin + 1024 :])
+
+
+def test_a_damaged_report_is_an_error_with_file_and_remedy_and_a_fault_from_then_on(live, tmp_path):
+    damaged(tmp_path, b"here")
+    service = StreamService(tmp_path, StreamSettings(), EngineSettings(), live, Clock(), lambda access: access)
+    service.call(lambda made, _now: made.put_stream("s", None, ANYBODY)).result(10)
+    assert not service.fault()
+    problem = f"{tmp_path / FILE_NAME} is damaged: .*edge restore.*move the file away"
+    with pytest.raises(StorageFailed, match=problem):
+        service.call(lambda _made, _now: service._store.reports("q", 0, -1)).result(10)
+    service.call(lambda made, _now: made.streams(ANYBODY)).result(10)
+    assert re.match(problem, service.fault())
+    assert service.close(10)
+
+
+def test_a_file_that_is_not_a_database_is_named_with_the_remedy(tmp_path):
+    (tmp_path / FILE_NAME).write_bytes(b"x" * 4096)
+    with pytest.raises(StorageFailed, match=f"{FILE_NAME} is damaged: .*edge restore"):
+        StreamStore(tmp_path)
 
 
 def test_a_subscription_to_live_data_that_begins_too_late_is_ended():
