@@ -201,6 +201,26 @@ def test_plain_text_and_json_may_be_latin_1(gateway, callbacks, kind, encoding):
     assert rows == [{"o": "é"}]
 
 
+LITERAL = BODIES["rdf-json"][1].replace('"x"', '"é"')
+
+
+def test_json_is_read_with_the_declared_charset(gateway):
+    gateway.stream("s")
+    for charset in ("iso-8859-1", "utf-8", "UTF-8"):
+        gateway.ok("POST", "/streams/s", LITERAL.encode(charset), f"application/json; charset={charset}")
+    status, error = gateway.fails("POST", "/streams/s", LITERAL.encode("latin-1"), "application/json; charset=utf-8")
+    assert (status, "not UTF-8" in error) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "body", [LITERAL.encode()[: LITERAL.index("é") + 1], LITERAL.encode("utf-16")], ids=["cut", "utf-16"]
+)
+def test_json_that_is_cut_or_utf_16_is_not_taken_for_latin_1(gateway, body):
+    gateway.stream("s")
+    status, error = gateway.fails("POST", "/streams/s", body, "application/json")
+    assert (status, "not UTF-8" in error) == (400, True)
+
+
 def test_other_json_is_utf_8(gateway):
     """Only elements of streams are read leniently."""
     content = '{"@id": "urn:é", "urn:p": "é"}'.encode("latin-1")

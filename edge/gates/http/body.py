@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
@@ -24,8 +25,9 @@ CHARGE = "edge.charge"
 
 FORM = "application/x-www-form-urlencoded"
 
-_UTF_8 = ("utf-8", "utf8", "us-ascii", "ascii")
+_UTF_8 = ("", "utf-8", "utf8", "us-ascii", "ascii")
 _LATIN_1 = "iso-8859-1"
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _LONG_FORM = 64 * 1024
 """Length of forms in characters above which they are decoded on a thread."""
@@ -36,16 +38,17 @@ _MAX_FIELDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ContentType:
-    """A `Content-Type` (RFC 9110, section 8.3): the media type in lower case, and whether the text is UTF-8."""
+    """A `Content-Type` (RFC 9110, section 8.3): the media type in lower case, and the charset."""
 
     media_type: str
     charset: str
+    """In lower case; empty if it is not declared."""
 
 
 def content_type(request: Request) -> ContentType:
     """The content type of a request. An absent one has an empty media type."""
     media_type, *parameters = request.headers.get("content-type", "").split(";")
-    charset = "utf-8"
+    charset = ""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
@@ -58,21 +61,23 @@ async def read_text(
 ) -> str:
     """The body as text, at most as many bytes, or as the settings have it.
 
-    `json_may_be_latin_1`: JSON that is not UTF-8 is ISO-8859-1, as clients of RDF stream processors in Java send it.
+    `json_may_be_latin_1`: JSON may be ISO-8859-1, also without the charset, as clients of RDF stream processors in Java
+    send it.
 
     Raises `TooLarge` (before anything is read, where the header says how long the body is), `UnsupportedMediaType`,
     `InvalidRequest`, `RequestTimeout`, `TooManyRequests` (too much is held for the client).
     """
     _check_encoding(request)
     kind = content_type(request)
-    charset = _charset(kind)
+    is_lenient = json_may_be_latin_1 and kind.media_type == "application/json"
+    charset = _charset(kind, may_be_latin_1=is_lenient or kind.media_type == "text/plain")
     charge: Charge | None = request.scope.get(CHARGE)
     try:
         most = settings.max_message if most is None else min(most, settings.max_message)
         body = await _read(request, settings, most, charge)
         return body.decode(charset)
     except UnicodeDecodeError as error:
-        if json_may_be_latin_1 and kind.media_type == "application/json":
+        if is_lenient and not kind.charset and not _is_faulty_unicode(body, error):
             return body.decode(_LATIN_1)
         raise InvalidRequest(f"The body is not UTF-8: {error.reason} at byte {error.start}") from None
     finally:
@@ -80,7 +85,7 @@ async def read_text(
             charge.release()
 
 
-def _charset(kind: ContentType) -> str:
+def _charset(kind: ContentType, *, may_be_latin_1: bool) -> str:
     """Return the encoding of a body. Raises `UnsupportedMediaType`.
 
     The formats of SPARQL and RDF are UTF-8. Plain text may have another charset (RFC 2046, section 4.1.2): clients of
@@ -88,9 +93,14 @@ def _charset(kind: ContentType) -> str:
     """
     if kind.charset in _UTF_8:
         return "utf-8"
-    if kind.charset == _LATIN_1 and kind.media_type == "text/plain":
+    if kind.charset == _LATIN_1 and may_be_latin_1:
         return _LATIN_1
     raise UnsupportedMediaType(f'The charset "{kind.charset}" is not understood: send UTF-8')
+
+
+def _is_faulty_unicode(body: bytearray, error: UnicodeDecodeError) -> bool:
+    """Whether a body that is not UTF-8 is UTF-16, or UTF-8 whose last character is incomplete."""
+    return body.startswith(_UTF_16_MARKS) or error.reason == "unexpected end of data"
 
 
 def parse_parameters(text: str | bytes) -> list[tuple[str, str]]:
