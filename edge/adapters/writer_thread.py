@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from edge.adapters.ingest import Ingest
 from edge.adapters.messages import MessageQueue, MqttMessage
 from edge.adapters.writer import ReadingWriter, WriterSettings
 from edge.engine.wakeups import together
+
+_log = logging.getLogger(__name__)
 
 _LONGEST_WAIT: Final = 60.0
 """Seconds after which the thread looks for work without a wake-up."""
@@ -27,11 +30,17 @@ class WriterThread:
         queue: MessageQueue,
         name: str,
         work: Callable[[], float] | None = None,
+        before: Callable[[], int] = lambda: 0,
     ) -> None:
         """`name`: name of the adapter in log lines. `work`: called on the thread instead of `turn`, which it calls
-        itself; returns the seconds until the next call is necessary.
+        itself; returns the seconds until the next call is necessary. `before`: number of messages from which `work` has
+        yet to make those of the queue.
         """
+        self._name = name
         self._queue = queue
+        self._before = before
+        self._ending = False
+        """Whether the queue is closed as soon as nothing is before it."""
         self._stopping = threading.Event()
         self._wake_up = threading.Event()
         """Set when the thread has something to do."""
@@ -63,16 +72,20 @@ class WriterThread:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Process waiting messages within `timeout` seconds, and end the thread."""
+        """Process waiting messages within `timeout` seconds, and end the thread. Log how many remain."""
         deadline = time.monotonic() + timeout
-        self._queue.close()
+        self._ending = True
         self.wake()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic() - 0.2))
+        self._queue.close()
         self._stopping.set()
         self.wake()
         if self._thread.is_alive():
             self._thread.join(max(0.1, deadline - time.monotonic()))
+        if left := self._before() + self.queued + self.taken:
+            remedy = "the messages are lost; raise shutdown.timeout, or find out why the engine is slow (edge doctor)"
+            _log.warning(f"{self._name}.not_processed", extra={"messages": left, "remedy": remedy})
 
     def offer(self, topic: str, payloads: Sequence[bytes]) -> int:
         """Queue payloads that have just arrived. Returns the number that found room."""
@@ -93,5 +106,8 @@ class WriterThread:
         while not (self._stopping.is_set() or (self._queue.closed and self._writer.idle)):
             with together():
                 pause = self._work()
+            if self._ending and not self._queue.closed and not self._before():
+                self._queue.close()
+                self.wake()
             self._wake_up.wait(min(pause, _LONGEST_WAIT))
             self._wake_up.clear()

@@ -104,7 +104,7 @@ class SparkplugAdapter:
         self._pack: MappingPack | None = None
         """Mappings to announce."""
         self._filters: list[str] = []
-        self._writer = WriterThread(settings, ingest, self._queue, "sparkplug", self._work)
+        self._writer = WriterThread(settings, ingest, self._queue, "sparkplug", self._work, self._before)
         self.host = SparkplugHost(
             settings,
             limits,
@@ -156,11 +156,13 @@ class SparkplugAdapter:
         self._link.stop(timeout / 2)
         self._inbox.close()
         self._writer.stop(max(0.1, deadline - time.monotonic()))
-        if not self._writer.alive:
-            try:
-                self._finish()
-            except Exception:  # noqa: BLE001  a defect must not keep the gateway from stopping
-                _log.exception("sparkplug.fault")
+        # Also if the thread still waits for the engine: without the births, a restart asks all nodes for them.
+        self._unstored = self._unstored or self.host.changed or self._pack is not None
+        self._store_at = 0.0
+        try:
+            self._store()
+        except Exception:  # noqa: BLE001  a defect must not keep the gateway from stopping
+            _log.exception("sparkplug.fault")
 
     # Commands: the thread of actuation
 
@@ -242,15 +244,9 @@ class SparkplugAdapter:
             _log.exception("sparkplug.fault")
             return _LONGEST_WAIT
 
-    def _finish(self) -> None:
-        """Use the births that have arrived at the end, and store them. The thread has ended."""
-        self._process()
-        self._use_births()
-        self._writer.turn()
-        self._use_replaced()
-        self._writer.turn()
-        self._store_at = 0.0
-        self._store()
+    def _before(self) -> int:
+        """Return the number of messages that are not documents in the queue yet."""
+        return len(self._inbox) + len(self._later) + self.host.replaced
 
     def _turn(self) -> float:
         """Do what is due. Returns the seconds until the next call is necessary."""
@@ -281,7 +277,8 @@ class SparkplugAdapter:
     def _process(self) -> None:
         """Process waiting messages, up to a birth that replaces another one."""
         for _ in range(self._settings.max_batch):
-            if self.host.replaced or not (messages := self._inbox.take(1)):
+            # The queue is closed when the inbox is empty, or when the time for it is over.
+            if self.host.replaced or self._queue.closed or not (messages := self._inbox.take(1)):
                 break
             (message,) = messages
             now = time.monotonic()
@@ -341,6 +338,10 @@ class SparkplugAdapter:
 
     def _emit(self, values: Values, received: datetime) -> bool:
         message = MqttMessage(values.topic, values.payload, 0, False, 0, received, 0, b"", historical=values.historical)
+        if self._queue.closed:
+            # Closed while this message is processed. It counts as processed or as left.
+            self._queue.put(message)
+            return True
         if not self.host.changed:
             return self._queue.offer(message)
         if len(self._queue) + len(self._later) >= 10 * self._settings.max_queued:

@@ -193,14 +193,14 @@ class Births:
         ]
 
     def dump(self) -> list[object]:
-        """Return what `restore` takes, as JSON."""
+        """Return what `restore` takes, as JSON. Also another thread may call it."""
         return [
             [
                 *(source.group, source.node, source.device),
                 [list(astuple(each)) for each in birth.metrics.values()],
                 *(sorted(birth.given.skipped), list(birth.given.faults), birth.given.further),
             ]
-            for source, birth in self.known.items()
+            for source, birth in tuple(self.known.items())
         ]
 
     def restore(self, dumped: Iterable[Any], takes: Callable[[Source], bool]) -> None:

@@ -1,5 +1,7 @@
 """The adapter without a connection: documents are mapped with the births that they belong to."""
 
+import json
+import threading
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from edge.mapping.settings import MappingLimits
 from edge.sparkplug.adapter import SparkplugAdapter
 from edge.sparkplug.settings import SparkplugSettings
 from tests.sparkplug import tahu
+from tests.support.waiting import wait_for
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -122,3 +125,37 @@ def test_a_refused_subscription_is_named_and_the_others_are_used(adapter, caplog
     adapter.subscribed = False
     adapter._confirmed(client, None, 1, [refused] * 6, None)
     assert not adapter.subscribed
+
+
+def fill(adapter: SparkplugAdapter, messages: int) -> None:
+    """Let a birth of 40 metrics and many messages of them wait."""
+    arrive(adapter, "NBIRTH", 0, *[(0.0, tahu.DOUBLE, {"name": f"m{number}"}) for number in range(40)])
+    for seq in range(1, messages + 1):
+        arrive(adapter, "NDATA", seq % 256, *[(float(seq), tahu.DOUBLE, {"name": f"m{each}"}) for each in range(40)])
+
+
+def test_the_end_waits_for_received_messages(adapter, engine, caplog):
+    fill(adapter, 250)
+    adapter._writer.start()
+    adapter.stop(20.0)
+    assert [float(value) for value, _ in engine.values] == [number for number in range(251) for _ in range(40)]
+    assert not caplog.records
+
+
+def test_messages_that_remain_at_the_end_are_counted_and_births_are_stored(adapter, engine, tmp_path, caplog):
+    fill(adapter, 50)
+    goes_on = threading.Event()
+    engine.read = lambda *_, **__: goes_on.wait(20) and []
+    adapter._writer.start()
+    wait_for(lambda: adapter.host.nodes)
+    arrive(adapter, "NDATA", 51, (51.0, tahu.DOUBLE, {"name": "m0"}))
+    try:
+        adapter.stop(0.1)
+        (warning,) = caplog.records
+        assert warning.msg == "sparkplug.not_processed"
+        assert warning.messages >= 1
+        (node, *_) = json.loads((tmp_path / "sparkplug.json").read_text())["births"]
+        assert len(node[3]) == 40
+    finally:
+        goes_on.set()
+    wait_for(lambda: not adapter._writer.alive)
