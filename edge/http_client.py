@@ -59,6 +59,14 @@ class HttpConnection:
         self._tls = tls
         self._connection: HTTPConnection | None = None
 
+    def connect(self) -> None:
+        """Connect, so that a server that cannot be reached is known before a request. Raises `NoResponse`."""
+        try:
+            self._connection = self._connect()
+            self._connection.connect()
+        except (OSError, HTTPException, ValueError) as error:
+            raise NoResponse(error, self._timeout) from error
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:

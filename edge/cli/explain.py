@@ -13,7 +13,7 @@ import click
 
 from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import EXIT_CODES, misused, refused
-from edge.cli.http import dataset_options, post
+from edge.cli.http import dataset_options, expect_input, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
 from edge.command_line import TEXT_OR_FILE
@@ -61,16 +61,19 @@ def explain(
     """Request an explanation and print it."""
     if code and as_json:
         raise misused("--code prints Python, and not JSON: omit --json")
-    source = read_source(text)
     if code:
+        source = read_source(text)
         with source.positions():
             _print_code(source.text)
         return
+    address = http_endpoint(url, data_dir, "explain")
+    expect_input(text, address, timeout)
+    source = read_source(text)
     parameters = [("query", source.text)]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
     with source.positions():
-        answer = post(http_endpoint(url, data_dir, "explain"), parameters, accept="application/json", timeout=timeout)
+        answer = post(address, parameters, accept="application/json", timeout=timeout)
     found = answer.json()
     try:
         # Also for JSON: this detects another server before anything is printed.

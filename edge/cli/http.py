@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -59,8 +60,7 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
 
     Raises `Failure`: refused (exit code 1) with the gateway's message, or unreachable (3).
     """
-    if not url.startswith(("http://", "https://")):
-        raise misused(f"{url} is not an HTTP address such as http://127.0.0.1:8000")
+    _check(url)
     if (token := token_for(url)) is not None:
         headers = {**headers, "Authorization": f"Bearer {token}"}
     try:
@@ -73,6 +73,23 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
     if (elsewhere := response.headers.get("Location")) is not None and 300 <= response.status < 400:
         raise refused(f"{url} redirects to {printable(elsewhere)}; if this address is right, set it with --url")
     raise refusal(response.status, describe(response.body))
+
+
+def expect_input(text: str, url: str, timeout: float) -> None:
+    """If an argument stands for standard input, look for the gateway before it is read. Raises as `send`."""
+    if text != "-":
+        return
+    _check(url)
+    try:
+        with closing(http_client.HttpConnection(url, timeout)) as connection:
+            connection.connect()
+    except http_client.NoResponse as error:
+        raise unreachable(url, error) from None
+
+
+def _check(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise misused(f"{url} is not an HTTP address such as http://127.0.0.1:8000")
 
 
 def refusal(status: int, description: str) -> Failure:

@@ -16,7 +16,6 @@ from edge.cli import bindings_table
 from edge.cli.bindings_table import columns, printable
 from edge.cli.exit_codes import EXIT_CODES, misused
 from edge.cli.locate import data_dir_option
-from edge.cli.source import read_payload
 from edge.cli.stream_requests import (
     StreamGateway,
     gateway_options,
@@ -127,7 +126,7 @@ def put(name: str, text: str, gateway: StreamGateway) -> None:
     \b
     edge queries put warm @warm.rq
     """
-    gateway.change("PUT", path_of("queries", name), read_payload(text), "text/plain; charset=utf-8")
+    gateway.send_text("PUT", path_of("queries", name), text, "text/plain; charset=utf-8")
 
 
 @queries.command(epilog=EXIT_CODES)

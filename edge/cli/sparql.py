@@ -10,7 +10,7 @@ import click
 
 from edge.cli import bindings_table
 from edge.cli.exit_codes import EXIT_CODES, misused, refused
-from edge.cli.http import Answer, dataset_options, post
+from edge.cli.http import Answer, dataset_options, expect_input, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.prefixes import used_in
 from edge.cli.source import SOURCE_HELP, read_source
@@ -65,12 +65,14 @@ def query(
     timeout: float,
 ) -> None:
     """Send a query and print its results."""
+    address = http_endpoint(url, data_dir, "query")
+    expect_input(text, address, timeout)
     source = read_source(text)
     parameters = [("query", source.text)]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
     with source.positions():
-        answer = post(http_endpoint(url, data_dir, "query"), parameters, accept=_FORMATS[form], timeout=timeout)
+        answer = post(address, parameters, accept=_FORMATS[form], timeout=timeout)
     if form == "table" and answer.media_type.endswith("json"):
         click.echo("\n".join(_as_table(answer)))
         return
@@ -131,13 +133,15 @@ def update(
         read_when(delay, at, name)
     except ValueError as error:
         raise misused(str(error)) from None
+    address = http_endpoint(url, data_dir, "update")
+    expect_input(text, address, timeout)
     source = read_source(text)
     parameters = [("update", source.text)]
     parameters += [("using-graph-uri", graph) for graph in default_graphs]
     parameters += [("using-named-graph-uri", graph) for graph in named_graphs]
     parameters += [(key, value) for key, value in (("delay", delay), ("at", at), ("id", name)) if value is not None]
     with source.positions():
-        answer = post(http_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
+        answer = post(address, parameters, accept="application/json", timeout=timeout)
     outcome = answer.json()
     if "scheduled" in outcome:
         scheduled = outcome["scheduled"]

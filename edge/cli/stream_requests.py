@@ -14,8 +14,9 @@ import click
 
 from edge.cli.bindings_table import printable
 from edge.cli.exit_codes import misused, refused
-from edge.cli.http import send
+from edge.cli.http import expect_input, send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
+from edge.cli.source import read_payload
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class StreamGateway:
         if not isinstance(found, str):
             raise not_a_gateway()
         click.echo(printable(found))
+
+    def send_text(self, method: str, path: str, text: str, media_type: str) -> None:
+        """Send the argument TEXT of a command as `change` does. Raises `Failure`."""
+        expect_input(text, http_endpoint(self.url, self.data_dir, path), self.timeout)
+        self.change(method, path, read_payload(text), media_type)
 
     def _answer(self, method: str, path: str, body: bytes | None = None, media_type: str = "") -> Any:  # noqa: ANN401
         """Return the JSON of the answer."""

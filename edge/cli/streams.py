@@ -9,7 +9,6 @@ import click
 
 from edge.cli.bindings_table import columns, printable
 from edge.cli.exit_codes import EXIT_CODES
-from edge.cli.source import read_payload
 from edge.cli.stream_requests import StreamGateway, gateway_options, json_option, members, path_of
 from edge.command_line import TEXT_OR_FILE
 
@@ -113,7 +112,7 @@ def add(stream: str, graph: str, form: str, timestamp: str | None, gateway: Stre
     edge streams add rooms @element.jsonld --format jsonld
     """
     parameters = "" if timestamp is None else "?" + urlencode({"timestamp": timestamp})
-    gateway.change("POST", path_of("streams", stream) + parameters, read_payload(graph), _TYPES[form])
+    gateway.send_text("POST", path_of("streams", stream) + parameters, graph, _TYPES[form])
 
 
 def _late(found: list[dict[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from edge_command import Edge
+from edge_command import DEADLINE, Edge
 
 from edge import __version__, endpoints
 from spark_offload.cli import edge_history
@@ -277,3 +277,22 @@ def test_invalid_argument_is_exit_code_2(edge, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_gateway_that_is_missing_is_reported_before_standard_input_is_read(shared_edge):
+    commands = (["query"], ["update"], ["explain"], ["queries", "put", "q"], ["streams", "add", "s"])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "edge", *words, "-", "--url", "http://127.0.0.1:1"],
+            env=shared_edge.environ(),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for words in commands
+    ]
+    try:
+        assert [process.wait(DEADLINE) for process in started] == [3] * len(commands)
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
