@@ -9,7 +9,7 @@ within the data directory, in phases that a marker file records. A start after a
     before-restore   the old files, until the next restore
 
 Phases: `staged` (`new` is whole), `aside` (the old files are in `old`), `adapted` (`new` is as it should be), `placed`
-(the new files are in place, on trial until `confirm`), `done`. If the gateway does not become ready with the new files,
+(the new files are in place, and not confirmed yet), `done`. If the gateway does not become ready with the new files,
 `undo` takes them back: `clearing` (the new files are moved to `failed`), `returning` (the old ones are moved back).
 """
 
@@ -121,7 +121,7 @@ def is_staged(data_dir: Path) -> bool:
 
 
 def complete(data_dir: Path) -> bool:
-    """Put a staged backup in place, on trial until `confirm`. Returns whether there was one.
+    """Put a staged backup in place; `confirm` keeps it. Returns whether there was one.
 
     It takes the backup back if the gateway has not become ready with it in three starts. Must be called before a
     gateway uses the directory. Raises `DataDirectoryRefused` if another process uses it, and `OSError` if neither state
@@ -168,7 +168,7 @@ def confirm(data_dir: Path) -> None:
 
 
 def undo(data_dir: Path, reason: str) -> bool:
-    """Take a restored backup back if it is on trial. Returns whether it was.
+    """Take a restored backup back if it is not confirmed yet. Returns whether it was.
 
     Call this when the gateway could not start, and has closed its files. Raises `OSError`, `DataDirectoryRefused`.
     """

@@ -6,7 +6,7 @@ service (`sepa_edge_appliance.update`) has the signature checked, and writes how
     DIRECTORY/incoming/update.raucb   the file
     DIRECTORY/incoming/request        `install` or `restart`, until the service takes it
     DIRECTORY/state                   of the service: JSON with state, percent, message, version
-    DIRECTORY/trial, undone           of the system: the slot and version of an update on trial, or of an undone one
+    DIRECTORY/trial, undone           of the system: the slot and version of an unconfirmed or undone update
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class SystemUpdates:
     def state(self) -> dict[str, object]:
         """Return the state of an update: `idle`, `receiving`, `waiting`, `installing`, `installed` or `failed`.
 
-        With `percent` and `message` of an installation, the `version` that is installed, and the versions that are on
-        trial (`trial`) or were undone (`undone`). `off`: the system takes no updates from the gateway.
+        With `percent` and `message` of an installation, the `version` that is installed, and the versions that are
+        not confirmed yet (`trial`) or were undone (`undone`). `off`: the system takes no updates from the gateway.
         """
         if self._directory is None:
             return {"state": "off"}

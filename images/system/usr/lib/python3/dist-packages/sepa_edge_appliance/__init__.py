@@ -1,1 +1,1 @@
-"""Programs of an appliance: its first start, the owner's settings, updates on trial, devices of the broker."""
+"""Programs of an appliance: its first start, the owner's settings, unconfirmed updates, devices of the broker."""

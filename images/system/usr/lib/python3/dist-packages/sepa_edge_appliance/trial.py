@@ -1,16 +1,17 @@
-"""An update on trial, from its installation until its gateway is healthy, or the previous system runs again.
+"""An unconfirmed update, from its installation until its gateway is healthy, or the previous system runs again.
 
 `python3 -m sepa_edge_appliance.trial WORD`:
 
-    installing  RAUC is about to write a system: its first start is a trial (RAUC's pre-install handler)
-    good        the gateway of this system serves: if it is on trial, it stays (after boot-complete.target)
-    failed      it does not: if it is on trial, the other system starts instead
+    installing  RAUC is about to write a system: its first start confirms or undoes it (RAUC's pre-install handler)
+    good        the gateway of this system serves: it confirms an update (after boot-complete.target)
+    failed      it does not: after an update, the other system starts instead
 
 An older gateway may not be able to read the data of a newer one. So `begin` copies the data before the first start of
 the new system, and `end` restores the copy if the old system cannot read the current data.
 
-The boot loader counts starts. A start on trial is good when the gateway serves; any other start as soon as it has its
-data. A gateway that does not serve does not justify leaving a proven system, but a system that does not start does.
+The boot loader counts starts. A start of an unconfirmed update is good when the gateway serves; any other start as soon
+as it has its data. A gateway that does not serve does not justify leaving a proven system, but a system that does not
+start does.
 
 The power may be cut at any moment, so each step is on the disk before the next one begins (`files`), and the order of
 the steps matters:
@@ -39,7 +40,7 @@ from sepa_edge_appliance.files import remove, remove_tree, removed, rename, writ
 
 DATA = Path("/data/sepa-edge")
 TRIAL = Path("/data/rauc/trial")
-"""Exists while an update is on trial. Content: the boot loader's name of its slot, and the version of the update."""
+"""Exists while an update is unconfirmed. Content: the boot loader's name of its slot, and the version of the update."""
 UNDONE = Path("/data/rauc/undone")
 """Exists after an update was undone. Content as in `TRIAL`."""
 BEFORE = Path("/data/before-update")
@@ -87,7 +88,7 @@ def good() -> None:
 
 
 def begin() -> None:
-    """Copy the data before a system on trial starts to use it, if the space suffices."""
+    """Copy the data before an unconfirmed system starts to use it, if the space suffices."""
     if LOST.exists():
         return
     if slot_of(TRIAL) != booted():
