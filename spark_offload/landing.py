@@ -16,7 +16,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -325,13 +325,21 @@ def _acknowledged(path: Path) -> dict[str, dict[str, int]]:
 def _folders(folder: Path) -> list[str]:
     """Return the names of the directories in a directory, sorted."""
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())
+        return sorted(entry.name for entry in entries if _is(entry.is_dir))
 
 
 def _files(folder: Path) -> list[str]:
     """Return the names of the files in a directory; none if it does not exist."""
     try:
         with os.scandir(folder) as entries:
-            return [entry.name for entry in entries if entry.is_file()]
+            return [entry.name for entry in entries if _is(entry.is_file)]
     except FileNotFoundError:
         return []
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    """Return the answer of an entry. A loop of symbolic links, which a gateway can make, is of no kind."""
+    try:
+        return kind()
+    except OSError:
+        return False
