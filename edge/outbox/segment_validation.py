@@ -48,12 +48,18 @@ def validate_rows(manifest: SegmentManifest, packed: bytes | BufferedReader) -> 
     This takes four times as long. Raises `SegmentDamaged`, `OSError`.
     `packed` is the content of the rows file, or the file itself, which is then read in blocks.
     """
+    start, end = check_readable(manifest, packed)
+    if (start, end) != (manifest.start, manifest.end):
+        raise SegmentDamaged(f"its times are {start} to {end}, and its manifest states others")
+
+
+def check_readable(manifest: SegmentManifest, packed: bytes | BufferedReader) -> tuple[int, int]:
+    """Check like `validate_rows`, except for the times of the manifest. Returns the earliest and the latest time."""
     known = {b"%d" % number for number in manifest.contexts}
     file = BytesIO(packed) if isinstance(packed, bytes) else packed
     times: list[int] = []
     _scan(manifest, file, lambda lines, first: times.extend(_check_cells(lines, first, known)))
-    if (min(times), max(times)) != (manifest.start, manifest.end):
-        raise SegmentDamaged(f"its times are {min(times)} to {max(times)}, and its manifest states others")
+    return min(times), max(times)
 
 
 def _scan(manifest: SegmentManifest, packed: BytesIO | BufferedReader, check: Callable[[bytes, int], None]) -> None:

@@ -6,7 +6,8 @@ converted in tasks. The offset of a stream is the last number of each outbox, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,15 +16,14 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from edge.outbox.segment import GATEWAY
 from spark_offload.errors import LandingRefused
-from spark_offload.landing import OutboxEpoch
-from spark_offload.landing_source.pushdown import SliceConditions
+from spark_offload.landing import QUARANTINE, OutboxEpoch
 from spark_offload.landing_source.segment_rows import batches
 from spark_offload.landing_source.slices import LandingSlices, Slice, content
 from spark_offload.table import LOG, SCHEMA
@@ -32,24 +32,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_MOST_DIGITS: Final = 18
+"""Digits of the largest limit of rows, and of the largest number of an observation."""
 _PER_TASK: Final = 100_000
 """Rows of a task, except for a single segment with more."""
+_SHOWN: Final = 80
+"""Characters of an option in an error message."""
 _ALL: Final = 10**18
 """Above all numbers of observations."""
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source `sepa` in a session, and enable the push-down of filters that it uses."""
-    spark.conf.set(_PUSHDOWN, "true")
+    """Register the data source `sepa` in a session."""
     spark.dataSource.register(LandingSource)
 
 
 class LandingSource(DataSource):
     """Observations in a landing zone.
 
-    Options: `path`, the directory; `startingOffsets`: `acknowledged` (default: the observations after those in the
-    table) or `earliest` (all in the landing zone); `failOnDataLoss` (default: true); `maxRowsPerTrigger` for streams.
+    Options: `path`, the directory; `gateway`: one or more names separated by commas (default: all);
+    `startingOffsets`: `acknowledged` (default: the observations after those in the table) or `earliest` (all in the
+    landing zone); `failOnDataLoss` (default: true); `maxRowsPerTrigger` for streams.
     """
 
     @classmethod
@@ -75,6 +79,8 @@ class LandingOptions:
     """Options of the data source."""
 
     folder: Path
+    gateways: Collection[str] | None
+    """Names of gateways; None: all."""
     earliest: bool
     fail_on_data_loss: bool
     most: int | None
@@ -83,21 +89,21 @@ class LandingOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> LandingOptions:
         """Parse the options. Raises `LandingRefused`."""
-        folder = Path(options.get("path", "").removeprefix("file:")).absolute()
-        if "path" not in options:
+        path = options.get("path", "").removeprefix("file:")
+        if not path.strip():
             raise LandingRefused("the landing zone has no path: load(PATH)")
+        if _URL.match(path):
+            raise LandingRefused(f"{path} is not a directory of this machine: mount it, and give its path")
+        folder = Path(path).absolute()
         if (folder / LOG).is_dir():
             raise LandingRefused(f'{folder} is a table, and not a landing zone: spark.read.format("delta").load(PATH)')
         starts = _option(options, "startingOffsets", "acknowledged", "earliest")
         fails = _option(options, "failOnDataLoss", "true", "false")
-        most = options.get("maxRowsPerTrigger")
-        if most is not None and not (most.isascii() and most.isdigit() and int(most) > 0):
-            raise LandingRefused(f"maxRowsPerTrigger is {most!r}: give a number of rows above 0")
-        return cls(folder, starts == "earliest", fails == "true", None if most is None else int(most))
+        return cls(folder, _gateways(options.get("gateway")), starts == "earliest", fails == "true", _most(options))
 
     def slices(self) -> LandingSlices:
         """Open the landing zone. Raises `LandingRefused`."""
-        return LandingSlices(self.folder, fail_on_data_loss=self.fail_on_data_loss)
+        return LandingSlices(self.folder, self.gateways, fail_on_data_loss=self.fail_on_data_loss)
 
 
 @dataclass
@@ -105,39 +111,38 @@ class SlicePartition(InputPartition):
     """Slices that one task reads."""
 
     slices: tuple[Slice, ...]
+    fail_on_data_loss: bool
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows. Raises `LandingRefused`, `SegmentDamaged`, `OSError`."""
         for one in self.slices:
-            yield from batches(one.manifest, content(one), one.after, one.upto)
+            packed = content(one, fail_on_data_loss=self.fail_on_data_loss)
+            if packed is not None:
+                yield from batches(one.manifest, packed, one.after, one.upto)
 
 
 class LandingReader(DataSourceReader):
-    """Reader of the observations that are in a landing zone now."""
+    """Reader of the observations that are in a landing zone now.
+
+    Filters are not pushed down. Spark shares one reader among all uses of a DataFrame, and a filter that one use pushes
+    to it would remove rows from the others.
+    """
 
     def __init__(self, options: LandingOptions) -> None:
         """Open the landing zone. Raises `LandingRefused`."""
         self._options = options
         self._slices = options.slices()
-        self._conditions = SliceConditions()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        """Skip segments by their gateway and times. Yields all filters: Spark evaluates them on the rows."""
-        for one in filters:
-            self._conditions.add(one)
-            yield one
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions. Raises `LandingRefused`."""
         acknowledged = self._slices.acknowledged()
         starts = self._slices.earliest() if self._options.earliest else acknowledged
-        return _partitions(
+        chosen = (
             one
             for outbox in self._slices.outboxes()
-            if self._conditions.allow_outbox(outbox)
             for one in self._slices.after(outbox, starts.get(outbox, 0), acknowledged.get(outbox, 0), _ALL)[0]
-            if self._conditions.allow(one)
         )
+        return _partitions(chosen, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises `LandingRefused`, `SegmentDamaged`, `OSError`."""
@@ -177,12 +182,19 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pending = {outbox: end - positions.get(outbox, 0) for outbox, end in ends.items()}
         # The largest backlog first: with fewer rows than outboxes, all of them still get their turn.
         queue = sorted((one for one in pending if pending[one] > 0), key=lambda one: -pending[one])
-        share = -(-left // max(1, len(queue)))
-        for outbox in queue:
-            position = positions.get(outbox, 0)
-            upto = min(ends[outbox], position + min(share, left))
-            slices, after[outbox] = self._slices.after(outbox, position, acknowledged.get(outbox, 0), upto)
-            left -= sum(one.rows for one in slices)
+        while queue and left > 0:
+            share = -(-left // len(queue))
+            hungry = []
+            for outbox in queue:
+                most, position = min(share, left), after.get(outbox, 0)
+                found = self._slices.after(outbox, position, acknowledged.get(outbox, 0), ends[outbox], most)
+                slices, after[outbox] = found
+                rows = sum(one.rows for one in slices)
+                left -= rows
+                if rows == most > 0:
+                    hungry.append(outbox)
+            # The outboxes that have more rows divide what the others have left.
+            queue = hungry
         return _offset(after)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -200,7 +212,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         f" {self._options.folder}: start the query again when their gateway has sent them again"
                     )
                 chosen += slices
-        return _partitions(chosen)
+        return _partitions(chosen, self._options)
 
     def commit(self, end: dict[str, int]) -> None:
         """Free the memory of the segments of a batch."""
@@ -212,7 +224,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partition.read()
 
 
-def _partitions(slices: Iterable[Slice]) -> list[InputPartition]:
+def _partitions(slices: Iterable[Slice], options: LandingOptions) -> list[InputPartition]:
     """Group slices for tasks. Returns at least one partition, which Spark requires."""
     groups: list[list[Slice]] = [[]]
     rows = 0
@@ -222,7 +234,7 @@ def _partitions(slices: Iterable[Slice]) -> list[InputPartition]:
             rows = 0
         groups[-1].append(one)
         rows += one.rows
-    return [SlicePartition(tuple(group)) for group in groups]
+    return [SlicePartition(tuple(group), options.fail_on_data_loss) for group in groups]
 
 
 def _offset(positions: Mapping[OutboxEpoch, int]) -> dict[str, int]:
@@ -239,3 +251,26 @@ def _option(options: Mapping[str, str], name: str, *values: str) -> str:
     if value.lower() not in values:
         raise LandingRefused(f"{name} is {value!r}: give {' or '.join(values)}")
     return value.lower()
+
+
+def _gateways(text: str | None) -> Collection[str] | None:
+    """Parse names separated by commas; None without the option. Raises `LandingRefused`."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not GATEWAY.fullmatch(name) or name == QUARANTINE:
+            raise LandingRefused(f"gateway has the name {name[:_SHOWN]!r}, which no gateway can have: give other names")
+    return frozenset(names)
+
+
+def _most(options: Mapping[str, str]) -> int | None:
+    """Return the limit of rows of a batch; None without the option. Raises `LandingRefused`."""
+    text = options.get("maxRowsPerTrigger")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
+        raise LandingRefused(
+            f"maxRowsPerTrigger is {text[:_SHOWN]!r}: give a number of rows above 0, with at most {_MOST_DIGITS} digits"
+        )
+    return int(text)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from history_data import DAY, MIDNIGHT, SECOND, readings
+from history_data import DAY, SECOND, readings
 from ingest_sender import EPOCH, Sender, rows_of
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from edge.outbox.segment import SegmentManifest, stem
+from spark_offload import History
 from spark_offload.errors import LandingRefused
 from spark_offload.ingest import ingest
 from spark_offload.landing import LandingZone, OutboxEpoch
@@ -27,6 +29,7 @@ from spark_offload.landing_source.data_source import (
     SlicePartition,
     register,
 )
+from spark_offload.segment_selection import look
 from spark_offload.table import SCHEMA, open_table
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 OBSERVATIONS = readings("a1", range(1000), every=DAY // 10)
+PREFIXES = "PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>\n"
 BOX = OutboxEpoch("box-1", EPOCH)
 LOST = SCHEMA.names.index("lost")
 
@@ -95,41 +99,103 @@ def test_a_batch_has_the_rows_of_the_next_round(spark: SparkSession, tmp_path: P
         spark.read.format("sepa").load(str(table)).collect()
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ([EqualTo(("gateway",), "box-2")], ["box-2"] * 3),
-        ([In(("gateway",), ("box-1", "box-9"))], ["box-1"] * 3),
-        ([EqualTo(("epoch",), "0" * 16)], []),
-        ([EqualTo(("sensor",), "x")], ["box-1"] * 3 + ["box-2"] * 3),
-    ],
-)
-def test_filters_skip_outboxes(tmp_path: Path, filters: list[Filter], expected: list[str]) -> None:
+def test_one_frame_has_the_same_rows_in_all_of_its_uses(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark plans one reader of a DataFrame for all of them."""
+    for number, last in ((1, 30), (2, 20), (3, 7)):
+        Sender(tmp_path, OBSERVATIONS, gateway=f"box-{number}", epoch=f"{number:016}").send(1, last)
+    register(spark)
+    frame = spark.read.format("sepa").load(str(tmp_path))
+    one, two = (frame.where(F.col("gateway") == box) for box in ("box-1", "box-2"))
+    early = frame.where(F.col("date") == date(2026, 1, 1))
+    assert [one.count(), frame.count(), two.count(), one.union(two).count(), early.count()] == [30, 57, 20, 50, 27]
+    assert one.join(frame, "seq").count() == 30 + 20 + 7
+    assert frame.where("ts > timestamp_micros(-70000000000000000)").count() == 57  # before the year 1
+    history = History(spark, frame)
+    counts = [
+        history.sparql(
+            PREFIXES + f"SELECT (COUNT(*) AS ?n) {{ ?o sosa:hasResult/qudt:numericValue ?v {condition} }}"
+        ).first()
+        for condition in ("FILTER(?v < 5)", "")
+    ]
+    assert [row and row[0].split("^")[0] for row in counts] == ['"15"', '"57"']
+    some = spark.read.format("sepa").option("gateway", "box-1, box-3,box-9").load(str(tmp_path))
+    assert [some.count(), some.where(F.col("gateway") == "box-1").count(), some.count()] == [37, 30, 37]
+
+
+def test_a_stream_of_some_gateways_leaves_out_the_others(tmp_path: Path) -> None:
     for box in ("box-1", "box-2"):
         Sender(tmp_path, OBSERVATIONS, gateway=box).send(1, 3)
-    reader = LandingReader(options(tmp_path))
-    assert list(reader.pushFilters(filters)) == filters
-    assert [gateway for gateway, _, _ in numbers(reader.partitions())] == expected
+    reader = LandingStreamReader(options(tmp_path, gateway="box-2"))
+    after = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert after == {f"box-2/{EPOCH}": 3}
+    assert {gateway for gateway, _, _ in numbers(reader.partitions({}, after))} == {"box-2"}
 
 
-def test_filters_on_times_skip_segments(tmp_path: Path) -> None:
-    """Ten observations a day, and a segment each day: a filter on a day reads one segment."""
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("path", "", "has no path"),
+        ("path", "file:", "has no path"),
+        ("path", "hdfs://host/landing", "hdfs://host/landing is not a directory of this machine"),
+        ("gateway", "box-1,", "gateway has the name ''"),
+        ("gateway", "../x", "gateway has the name '../x'"),
+        ("maxRowsPerTrigger", "9" * 5000, "with at most 18 digits"),
+        ("maxRowsPerTrigger", "0", "above 0"),
+        ("failOnDataLoss", "no", "give true or false"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path: Path, name: str, value: str, problem: str) -> None:
+    with pytest.raises(LandingRefused, match=problem) as refused:
+        LandingOptions.of({"path": str(tmp_path), name: value})
+    assert len(str(refused.value)) < 300
+
+
+def test_a_loop_of_links_does_not_stop_other_gateways(tmp_path: Path) -> None:
     sender = Sender(tmp_path, OBSERVATIONS)
-    for day in range(5):
-        sender.send(day * 10 + 1, day * 10 + 10)
-    sender.drop(51, 60)
-    noon = datetime.fromtimestamp((MIDNIGHT + 2 * DAY + DAY // 2) / 1e6, UTC)
-    for filters, first, last in (
-        ([EqualTo(("date",), date(2026, 1, 3))], 21, 30),
-        ([GreaterThanOrEqual(("ts",), noon), LessThan(("date",), date(2026, 1, 4))], 21, 40),
-        ([LessThan(("ts",), noon)], 1, 30),
-        ([GreaterThanOrEqual(("date",), date(2026, 1, 6))], 60, 60),
-        ([GreaterThanOrEqual(("ts",), noon.replace(tzinfo=None))], 1, 60),
-    ):
-        reader = LandingReader(options(tmp_path))
-        list(reader.pushFilters(filters))
-        found = [number for _, number, _ in numbers(reader.partitions())]
-        assert (found[0], found[-1]) == (first, last)
+    sender.send(1, 3)
+    for loop in (tmp_path / "box-0", sender.folder.parent / ("0" * 16), sender.folder / f"{stem(4, 6)}.json"):
+        loop.symlink_to(loop)
+    assert len(numbers(LandingReader(options(tmp_path)).partitions())) == 3
+    assert [one.segment.last for one in look(LandingZone(tmp_path), {}, 100).taken] == [3]
+
+
+def test_a_segment_whose_manifest_has_wrong_times_is_read_like_ingest_takes_it(tmp_path: Path) -> None:
+    sender = Sender(tmp_path, OBSERVATIONS)
+    manifest = SegmentManifest.from_json(sender.send(1, 3).read_bytes())
+    sender.put(replace(manifest, start=0, end=1), None)
+    assert len(look(LandingZone(tmp_path), {}, 100).taken) == 1
+    reader = LandingStreamReader(options(tmp_path))
+    offset = reader.initialOffset()
+    LandingZone(tmp_path).acknowledge({BOX: 3}, 1)
+    after = reader.latestOffset(offset, ReadAllAvailable())
+    assert len(numbers(reader.partitions(offset, after))) == 3
+
+
+def test_a_segment_that_leaves_between_plan_and_task(tmp_path: Path) -> None:
+    sender = Sender(tmp_path, OBSERVATIONS)
+    rows = [rows_of(sender.send(1, 3)), rows_of(sender.send(4, 6))]
+    strict, careless = (
+        LandingReader(options(tmp_path, failOnDataLoss=fails)).partitions() for fails in ("true", "false")
+    )
+    rows[0].unlink()
+    for plan in (strict, careless):
+        with pytest.raises(LandingRefused, match="without an acknowledgement"):
+            numbers(plan)
+    LandingZone(tmp_path).acknowledge({BOX: 3}, 1)
+    with pytest.raises(LandingRefused, match="was acknowledged and has left"):
+        numbers(strict)
+    assert [number for _, number, _ in numbers(careless)] == [4, 5, 6]
+
+
+def test_the_log_tells_the_fate_of_a_segment_that_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    newer, damaged = (Sender(tmp_path, OBSERVATIONS, gateway=box).send(1, 3) for box in ("box-1", "box-2"))
+    newer.write_bytes(newer.read_bytes().replace(b'"schema":1', b'"schema":2'))
+    rows_of(damaged).write_bytes(b"damaged")
+    LandingReader(options(tmp_path)).partitions()
+    assert "box-1" in caplog.messages[0]
+    assert "waits in the landing zone" in caplog.messages[0]
+    assert "box-2" in caplog.messages[1]
+    assert "moves it to quarantine" in caplog.messages[1]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -151,8 +217,9 @@ def test_a_stream_reads_each_observation_once(tmp_path: Path, seed: int) -> None
                 sent = max(sent, first + chance.randrange(12))
                 sender.send(first, sent)
             case 2:
-                sender.drop(sent + 1, sent + 3)
-                sent += 3
+                first = max(1, sent + 1 - chance.randrange(4))
+                sent = max(sent, first + chance.randrange(12))
+                sender.drop(first, sent)
             case 3:
                 bad = sender.send(sent + 1, sent + 5)
                 rows_of(bad).write_bytes(b"damaged")
@@ -219,6 +286,20 @@ def test_outboxes_take_turns(tmp_path: Path) -> None:
         assert len(numbers(reader.partitions(offset, after))) <= 3
         offset = after
     assert sorted(offset.values()) == [4, 4, 4, 4, 60]
+
+
+def test_outboxes_without_rows_take_no_share_of_a_batch(tmp_path: Path) -> None:
+    for number in range(20):
+        rows_of(Sender(tmp_path, OBSERVATIONS, gateway=f"stuck-{number}").send(1, 900)).unlink()
+    sender = Sender(tmp_path, OBSERVATIONS)
+    sender.drop(1, 500)
+    sender.send(501, 539)
+    sender.send(540, 600)
+    reader = LandingStreamReader(options(tmp_path))
+    offset = reader.initialOffset()
+    after = reader.latestOffset(offset, ReadMaxRows(40))
+    assert after[str(BOX)] == 539  # a row with `lost`, and 39 observations
+    assert len(numbers(reader.partitions(offset, after))) == 40
 
 
 def test_a_streaming_query_continues_at_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
