@@ -2,16 +2,19 @@
 
 An outbox continues in the table only without a gap. Two kinds of gaps never close by themselves: observations that the
 gateway does not have any more, and those that were acknowledged from a later state of the table, after which the
-gateway deleted them. An operator accepts such a gap; a row with `lost` takes its place, as after a tombstone.
+gateway deleted them. An operator accepts such a gap; a row with `lost` takes its place, as after a tombstone. The
+landing zone gets that tombstone, too, so that a stream that reads the landing zone continues after the gap.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from edge.outbox.segment import MOST_ROWS, SegmentManifest
 from spark_offload.commit import WAIT, alone, append
 from spark_offload.errors import TableRefused
 from spark_offload.landing import LandingZone, OutboxEpoch
@@ -23,6 +26,14 @@ from spark_offload.totals import with_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_MOST_TOMBSTONES: Final = 1000
+"""Tombstones of a gap: 100 million observations."""
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_log = logging.getLogger(__name__)
 
 
 class Missing(NamedTuple):
@@ -115,7 +126,27 @@ def accept(
             lost = with_lost(totals, {one.outbox: one.last - one.first + 1 for one in accepted})
             note = {"accepted": reason, **totals_note(version, lost)}
             append(spark, path, rows.coalesce(1), version, after, note)
+            for one in accepted:
+                _put_tombstones(landing, one, now, reason)
     return accepted
+
+
+def _put_tombstones(landing: LandingZone, gone: Missing, now: datetime, reason: str) -> None:
+    """Write tombstones for an accepted gap, of which none covers more numbers than a segment may have.
+
+    The table has the loss already. So a tombstone that cannot be written only stops the streams at the gap.
+    """
+    time = (now - _BEGINNING) // _MICROSECOND
+    starts = range(gone.first, gone.last + 1, MOST_ROWS)
+    if len(starts) > _MOST_TOMBSTONES:
+        _log.warning("%s are too many for tombstones in the landing zone: streams that read it stop there", gone)
+        return
+    try:
+        for first in starts:
+            last = min(gone.last, first + MOST_ROWS - 1)
+            landing.put_tombstone(SegmentManifest(*gone.outbox, first, last, time, time, reason=reason))
+    except OSError as error:
+        _log.warning("tombstones of %s cannot be written (%s): streams of the landing zone stop there", gone, error)
 
 
 def _row(gone: Missing, now: datetime) -> tuple[object, ...]:

@@ -151,6 +151,15 @@ class LandingZone:
         """Read the rows file of a segment. Raises `SegmentDamaged`, `OSError`."""
         return _content(segment.rows, manifest.size)
 
+    def put_tombstone(self, manifest: SegmentManifest) -> None:
+        """Write a tombstone for numbers that were accepted as lost. Raises `OSError`.
+
+        A gateway without a directory ships to another landing zone.
+        """
+        folder = self._folder(OutboxEpoch(manifest.gateway, manifest.epoch))
+        if folder.is_dir():
+            write(folder / (manifest.stem + MANIFEST), manifest.to_json())
+
     def quarantine(self, segment: PendingSegment, reason: str) -> None:
         """Move a damaged segment to quarantine, for inspection. Its gateway then sends it again. Raises `OSError`.
 

@@ -10,12 +10,14 @@ import pytest
 from click.testing import CliRunner
 from history_data import readings
 from ingest_sender import EPOCH, Sender
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_offload.cli import edge_history
 from spark_offload.errors import TableRefused
 from spark_offload.gaps import Missing, accept, missing
 from spark_offload.ingest import ingest
 from spark_offload.landing import LandingZone, OutboxEpoch
+from spark_offload.landing_source.data_source import LandingOptions, LandingStreamReader
 from spark_offload.positions import history, place
 from spark_offload.table import open_table
 
@@ -81,8 +83,11 @@ def test_a_missing_table_is_not_made_again_silently(spark: SparkSession, tmp_pat
 
 
 def test_gaps_are_listed_and_accepted_by_command(spark: SparkSession, tmp_path: Path) -> None:
+    """A stream that reads the landing zone continues after an accepted gap, with the rows of the table."""
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)
+    stream = LandingStreamReader(LandingOptions.of({"path": str(landing), "startingOffsets": "earliest"}))
+    offset = stream.latestOffset({}, ReadAllAvailable())
     ingest(spark, landing, table)
     for first in (16, 31):
         Sender(landing, OBSERVATIONS).send(first, first + 9)
@@ -104,6 +109,16 @@ def test_gaps_are_listed_and_accepted_by_command(spark: SparkSession, tmp_path: 
     run = CliRunner().invoke(edge_history, ["gaps", "list", *options])
     assert run.output == "no observations are missing\n"
     assert [seq for seq, lost in stored(spark, table) if lost] == [15, 30]
+    after = stream.latestOffset(offset, ReadAllAvailable())
+    assert (offset, after) == ({str(BOX): 10}, {str(BOX): 40})
+    streamed = [
+        (row["seq"], row["lost"], row["ts"])
+        for partition in stream.partitions({}, after)
+        for batch in stream.read(partition)
+        for row in batch.to_pylist()
+    ]
+    kept = open_table(spark, str(table)).orderBy("seq").selectExpr("seq", "lost", "unix_micros(ts)").collect()
+    assert [(seq, lost, int(ts.timestamp() * 1e6 + 0.5)) for seq, lost, ts in streamed] == [tuple(row) for row in kept]
 
 
 @pytest.mark.parametrize(
