@@ -273,10 +273,11 @@ def _escaped(cell: str) -> str:
 
 
 def _unescaped(cell: str) -> str:
+    """Reverse `_escaped`. Like Spark, keep a backslash that begins none of its escapes."""
     return _ESCAPED.sub(lambda found: _MEANING[found[1]], cell) if "\\" in cell else cell
 
 
 _ESCAPES: Final = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
 _SPECIAL: Final = re.compile(r"[\t\n\r\\]")
-_ESCAPED: Final = re.compile(r"\\(.)")
+_ESCAPED: Final = re.compile(r"\\([\\tnr])")
 _MEANING: Final = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}

@@ -15,8 +15,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from edge.outbox.observation import DATE_TIME_STAMP, Cells
+from edge.outbox.observation import DATE_TIME_STAMP
 from edge.outbox.segment import SegmentManifest
+from edge.outbox.segment import cells as read_cells
 from spark_offload.table import NUMBERS, SCHEMA
 from spark_offload.totals import EARLIEST, LATEST
 
@@ -24,11 +25,7 @@ _TYPES: Final = to_arrow_schema(SCHEMA, timezone="UTC")
 _BATCH: Final = 10_000
 """Rows of a batch."""
 _DAY: Final = 86_400_000_000
-_CELLS: Final = len(Cells._fields) - 1
-"""Cells of a row without the time."""
 _NUMBERS: Final = {datatype: re.compile(form) for datatype, form in NUMBERS.items()}
-_ESCAPED: Final = re.compile(r"\\([\\tnr])")
-_MEANING: Final = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 
 
 def batches(manifest: SegmentManifest, packed: bytes, after: int, upto: int) -> Iterator[pa.RecordBatch]:
@@ -72,9 +69,8 @@ def _row(manifest: SegmentManifest, seq: int, time: int, columns: dict[str, obje
 
 
 def _observation(manifest: SegmentManifest, line: str) -> tuple[object, ...]:
-    seq, number, time, *rest = line.split("\t")
-    found = [_unescaped(cell) if cell else None for cell in rest]
-    cells = Cells(int(time), *found, *[None] * (_CELLS - len(found)))
+    seq, number, rest = line.split("\t", 2)
+    cells = read_cells(rest)
     own = {name: getattr(cells, name) for name in ("time_text", "observation", "result", "instant", "quads")}
     if cells.quads is not None:
         return _row(manifest, int(seq), cells.time, own)
@@ -89,8 +85,3 @@ def _observation(manifest: SegmentManifest, line: str) -> tuple[object, ...]:
 def _number(text: str | None, datatype: str) -> float | None:
     form = _NUMBERS.get(datatype)
     return float(text) if form and text and form.fullmatch(text) else None
-
-
-def _unescaped(cell: str) -> str:
-    """Reverse the escapes of `edge.outbox.segment`. Like Spark, keep a backslash that begins none of them."""
-    return _ESCAPED.sub(lambda found: _MEANING[found[1]], cell) if "\\" in cell else cell

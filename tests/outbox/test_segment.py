@@ -40,6 +40,11 @@ def test_rows_are_read_back_unchanged(rows: list[Cells]) -> None:
     assert list(segment.unpacked(packed)) == [(number, 7, cells) for number, cells in enumerate(rows, 5)]
 
 
+def test_a_backslash_without_an_escape_is_kept() -> None:
+    """The validation accepts such rows, and Spark reads them so."""
+    assert list(segment.unpacked(segment.packed(["5\t7\t0\ta\\xb\\tc"]))) == [(5, 7, Cells(0, "a\\xb\tc"))]
+
+
 @given(st.dictionaries(st.integers(1, 99), CONTEXTS, max_size=3), st.booleans())
 def test_manifests_are_read_back_unchanged(contexts: dict[int, ObservationContext], replayed: bool) -> None:
     manifest = SegmentManifest("box-1", EPOCH, 1, 20, 5, 6, 7, "0" * 64, contexts, replayed)
