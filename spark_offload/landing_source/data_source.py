@@ -25,7 +25,7 @@ from edge.outbox.segment import GATEWAY
 from spark_offload.errors import LandingRefused
 from spark_offload.landing import QUARANTINE, OutboxEpoch
 from spark_offload.landing_source.segment_rows import batches
-from spark_offload.landing_source.slices import LandingSlices, Slice, content
+from spark_offload.landing_source.slices import UNLIMITED, LandingSlices, Slice, content
 from spark_offload.table import LOG, SCHEMA
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ _PER_TASK: Final = 100_000
 """Rows of a task, except for a single segment with more."""
 _SHOWN: Final = 80
 """Characters of an option in an error message."""
-_ALL: Final = 10**18
-"""Above all numbers of observations."""
 
 
 def register(spark: SparkSession) -> None:
@@ -140,7 +138,7 @@ class LandingReader(DataSourceReader):
         chosen = (
             one
             for outbox in self._slices.outboxes()
-            for one in self._slices.after(outbox, starts.get(outbox, 0), acknowledged.get(outbox, 0), _ALL)[0]
+            for one in self._slices.after(outbox, starts.get(outbox, 0), acknowledged.get(outbox, 0), UNLIMITED)[0]
         )
         return _partitions(chosen, self._options)
 
@@ -177,7 +175,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = _positions(start)
         acknowledged = self._slices.acknowledged()
         ends = self._slices.ends() if self._ends is None else self._ends
-        left = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
+        left = limit.max_rows if isinstance(limit, ReadMaxRows) else UNLIMITED
         after = dict(positions)
         pending = {outbox: end - positions.get(outbox, 0) for outbox, end in ends.items()}
         # The largest backlog first: with fewer rows than outboxes, all of them still get their turn.

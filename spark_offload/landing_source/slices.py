@@ -20,7 +20,7 @@ from spark_offload.segment_selection import chain
 Positions = Mapping[OutboxEpoch, int]
 """For each outbox, a number up to which all observations were read. Others begin at 0."""
 
-_UNLIMITED: Final = 10**18
+UNLIMITED: Final = 10**18
 """Above all numbers of observations."""
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class LandingSlices:
         return ends
 
     def after(
-        self, outbox: OutboxEpoch, position: int, acknowledged: int, upto: int, most: int = _UNLIMITED
+        self, outbox: OutboxEpoch, position: int, acknowledged: int, upto: int, most: int = UNLIMITED
     ) -> tuple[list[Slice], int]:
         """Return the slices of an outbox after a position, and their end.
 
