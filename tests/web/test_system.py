@@ -85,7 +85,7 @@ async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, p
         await page.evaluate("location.hash = '#/mapping/faulty'")
         await page.command("Page.reload")
         shown = "document.getElementById('preview')?.textContent ?? ''"
-        await page.wait_for(f"({shown}).includes('Meintest du \"topic\"? Erlaubt: ')")
+        await page.wait_for(f"({shown}).includes('Meinten Sie \"topic\"? Erlaubt: ')")
         assert 'Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in await page.evaluate(shown)
     finally:
         file.unlink()
