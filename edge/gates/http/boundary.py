@@ -82,13 +82,15 @@ class Boundary:
         refusal = _wrong_name(host) if not host_allowed(host, self._hosts) else None
         if refusal is None and not origin_allowed(origin, host, self._origins):
             refusal = _wrong_page()
+        # A page of this gateway needs no permission to read its own files and answers.
+        other = origin if refusal is None and origin != f"{scope['scheme']}://{host}" else None
         status = 0
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._add_headers(MutableHeaders(raw=message["headers"]), origin if refusal is None else None)
+                self._add_headers(MutableHeaders(raw=message["headers"]), other)
             await send(message)
 
         try:
