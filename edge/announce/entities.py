@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -32,7 +32,6 @@ _LONGEST_STATE: Final = 255
 _DATE_TIME: Final = "http://www.w3.org/2001/XMLSchema#dateTime"
 _KINDS: Final = {"switch": "switch", "number": "number", "choice": "select", "text": "text"}
 _SET_KINDS: Final = {"switch": "binary", "number": "number", "select": "choice", "text": "free"}
-_DIMMERS: Final = frozenset({"brightness", "dimmer"})
 _UNITLESS: Final = "Unitless"
 """End of the unit that truth values have, too."""
 _SMALLEST_STEP: Final = 0.001
@@ -150,24 +149,22 @@ class EntityMaker:
         }
         return Entity("binary_sensor", _GATEWAY, config)
 
-    def device(self, device: Device, observed: Iterable[Observed]) -> list[Entity]:
-        """Return the entities of a device. Observations whose kind is not known yet are left out."""
-        known = {each.iri: each for each in observed}
-        available = next((each for each in known.values() if each.property_name == "available" and _truth(each)), None)
-        found = []
-        for lamp, dimmer in _lights(known.values()):
-            found.append(self._light(lamp, dimmer))
-            del known[lamp.iri], known[dimmer.iri]
-        found += [entity for each in known.values() if (entity := self._entity(each)) is not None]
-        areas = {each.area for each in known.values()} - {"", device.name}
-        about = self._about(device, areas.pop() if len(areas) == 1 else "")
-        for entity in found:
-            entity.config.update(self._availability(available, entity))
-            entity.config.update(about)
-            entity.config["name"] = _without(entity.config["name"], device.name)
-        return found
+    def entity(
+        self, device: Device, observed: Observed, dimmer: Observed | None, *, available: Observed | None, area: str
+    ) -> Entity | None:
+        """Return the entity of an observation; None: the kind of its value is not known yet.
 
-    def _entity(self, observed: Observed) -> Entity | None:
+        `dimmer`: the brightness, if both are a light. `available`: the observation that says whether the device is
+        available. `area`: the one of the device.
+        """
+        entity = self._single(observed) if dimmer is None else self._light(observed, dimmer)
+        if entity is not None:
+            entity.config.update(self._availability(available, entity))
+            entity.config.update(self._about(device, area))
+            entity.config["name"] = _without(entity.config["name"], device.name)
+        return entity
+
+    def _single(self, observed: Observed) -> Entity | None:
         component, kind = _component(observed)
         if not component:
             return None
@@ -281,31 +278,15 @@ def _given(**options: str) -> Config:
     return {name: value for name, value in options.items() if value}
 
 
-def _lights(observed: Iterable[Observed]) -> list[tuple[Observed, Observed]]:
-    """Return pairs of a switch and its brightness."""
-    known = list(observed)
-    switches = {each.iri: each for each in known if (each.settable or {}).get("kind") == "switch"}
-    found = []
-    for dimmer in known:
-        if dimmer.property_name not in _DIMMERS or not _dims(dimmer.settable or {}):
-            continue
-        parent = dimmer.iri.rpartition("/")[0]
-        lamp = next((switches[iri] for iri in (f"{parent}/state", parent) if iri in switches), None)
-        if lamp is None and len(switches) == 1 and sum(each.property_name in _DIMMERS for each in known) == 1:
-            lamp = next(iter(switches.values()))
-        if lamp is not None:
-            found.append((switches.pop(lamp.iri), dimmer))
-    return found
-
-
-def _dims(settable: Settable) -> bool:
-    high, low = settable.get("max"), settable.get("min")
-    scale = isinstance(high, int | float) and high >= 1 and float(high).is_integer()
-    return settable.get("kind") == "number" and scale and isinstance(low, int | float) and low <= 1
-
-
-def _truth(observed: Observed) -> bool:
-    return observed.value is not None and type_of(observed.value) == "boolean" and observed.settable is None
+def is_availability(observed: Observed | None) -> bool:
+    """Whether an observation says that its device is available."""
+    return (
+        observed is not None
+        and observed.property_name == "available"
+        and observed.value is not None
+        and type_of(observed.value) == "boolean"
+        and observed.settable is None
+    )
 
 
 def _without(name: str, device: str) -> str:

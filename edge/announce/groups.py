@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Final
 
 from edge.announce.commands import Commands
+from edge.announce.device_entities import DeviceEntities
 from edge.announce.entities import Device, Entity, EntityMaker, Observed, StateOf
 from edge.announce.facts import VALUE, Facts
 from edge.announce.foreign import ForeignAnnouncements
@@ -23,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 0.2
 """Seconds between two announcements of an entity."""
+_ALONE: Final = "alone "
+"""Beginning of the groups of observations without a sensor. No IRI has a space, so none of a sensor begins with it."""
 
 
 class Groups:
@@ -51,22 +55,30 @@ class Groups:
         self._excluded = (NAMESPACE, *settings.exclude)
         self._facts = Facts()
         self._members: dict[str, dict[str, None]] = {}
-        """Observations by group, which is the IRI of a sensor, of an observation without one, or of a query."""
+        """Observations by group: the IRI of a sensor or of a query, or `_ALONE` and that of the only observation."""
         self._group_of: dict[str, str] = {}
         self._place_of: dict[str, str] = {}
         self._at: dict[str, dict[str, None]] = {}
         """Observations by place."""
-        self._announced: dict[str, list[Entity]] = {}
+        self._devices: dict[str, DeviceEntities] = {}
+        """By group."""
+        self._announced: dict[str, dict[str, Entity]] = {}
+        """Entities by group, and by observation."""
+        self._owners: dict[str, str] = {}
+        """Group by topic. An observation that changes its group may be announced there before it leaves the old one."""
         self._states: dict[str, tuple[StateOf, str]] = {}
         """State of each announced observation, and its component."""
         self._hints: dict[str, str] = {}
         """Components by object, of announcements that the broker has kept."""
         self._is_hinted = False
         """Whether there are new hints."""
-        self._dirty: dict[str, None] = {}
+        self._dirty: dict[str, dict[str, None] | None] = {}
+        """Groups to announce again, each with its changed observations; None: with all."""
+        self._changed_topics: set[str] = set()
+        """Topics that others announce since, or no more."""
         self._valued: dict[str, None] = {}
-        self._cut: dict[str, None] = {}
-        """Groups that are not announced completely."""
+        self._cut: dict[str, dict[str, None]] = {}
+        """Observations by group that are not announced because there are too many entities."""
         self.entities = 0
 
     @property
@@ -81,7 +93,7 @@ class Groups:
     def reset(self) -> None:
         """Forget all facts: if others follow, they are complete."""
         self._facts = Facts()
-        self._dirty.update(dict.fromkeys(self._members))
+        self.recheck()
         self._members, self._group_of = {}, {}
         self._place_of, self._at = {}, {}
 
@@ -90,8 +102,8 @@ class Groups:
         for iri, keys in self._facts.apply(delta).items():
             if not first and "area" in keys:
                 self._touch_place(iri)
-            if iri in self._members:
-                self._dirty[iri] = None  # a sensor has another label
+            if iri in self._members and keys & {"name", "about"}:
+                self.touch(iri)  # a sensor has another label
             if keys == {VALUE} and self._keeps_kind(iri):
                 self._valued[iri] = None
             else:
@@ -106,10 +118,8 @@ class Groups:
         self._dirty.update(dict.fromkeys(self._members))
 
     def recheck_topics(self, topics: AbstractSet[str]) -> None:
-        """Check the observations of these topics: others announce them since, or no more."""
-        for iri, group in self._group_of.items():
-            if not topics.isdisjoint(self._facts.texts(iri, "topic")):
-                self._dirty[group] = None
+        """Check the observations of these topics at the next turn: others announce them since, or no more."""
+        self._changed_topics |= topics
 
     def hint(self, component: str, object_id: str) -> None:
         """Note as what an object was announced before a restart."""
@@ -123,12 +133,19 @@ class Groups:
             # Those without a value are announced only with a hint.
             self._is_hinted = False
             self._dirty.update(dict.fromkeys(each for each in self._members if each not in self._announced))
-        groups = list(self._dirty)[:most]
-        members = [iri for group in groups for iri in self._members.get(group, ())]
+        self._find_changed_topics()
+        turn = {group: self._changed(group) for group in islice(self._dirty, most)}
+        members = [iri for changed in turn.values() for iri in changed if iri in self._group_of]
         settable = self._settable(members) if members and self._commands.access is not None else {}
-        for group in groups:
+        for group, changed in turn.items():
             del self._dirty[group]
-            self._announce(group, settable)
+            try:
+                self._announce(group, changed, settable)
+            except Exception:
+                self._devices.pop(group, None)  # the next change announces all
+                raise
+        if not self._dirty:
+            self._fill()
         if self._dirty:
             return True
         for iri in self._valued:
@@ -136,26 +153,45 @@ class Groups:
         self._valued.clear()
         return False
 
+    def _find_changed_topics(self) -> None:
+        topics, self._changed_topics = self._changed_topics, set()
+        for iri, group in self._group_of.items() if topics else ():
+            if not topics.isdisjoint(self._facts.texts(iri, "topic")):
+                self._touch_member(group, iri)
+
+    def _changed(self, group: str) -> dict[str, None]:
+        """Return the observations of a group that are announced again. All are if the device itself is another."""
+        known, changed = self._devices.get(group), self._dirty[group]
+        if known is not None and changed is not None and known.device == self._device(group):
+            return changed
+        self._devices.pop(group, None)
+        return self._members.get(group, {}).copy()
+
+    def _touch_member(self, group: str, iri: str) -> None:
+        changed = self._dirty.setdefault(group, {})
+        if changed is not None:
+            changed[iri] = None
+
     def _keeps_kind(self, iri: str) -> bool:
         known = self._states.get(iri)
         return known is not None and known[0].fits(self._facts.value(iri))
 
     def _touch_place(self, place: str) -> None:
         for iri in self._at.get(place, ()):
-            self._dirty[self._group_of[iri]] = None
+            self._touch_member(self._group_of[iri], iri)
 
     def _sort(self, iri: str) -> None:
         """Put an observation into its group, and note its place."""
         old = _leave(self._members, self._group_of, iri)
         if old is not None:
-            self._dirty[old] = None
+            self._touch_member(old, iri)
         _leave(self._at, self._place_of, iri)
         if iri in self._facts and not iri.startswith(self._excluded):
-            group, place = self._facts.iri(iri, "sensor") or iri, self._facts.iri(iri, "place")
+            group, place = self._facts.iri(iri, "sensor") or f"{_ALONE}{iri}", self._facts.iri(iri, "place")
             self._group_of[iri], self._place_of[iri] = group, place
             self._members.setdefault(group, {})[iri] = None
             self._at.setdefault(place, {})[iri] = None
-            self._dirty[group] = None
+            self._touch_member(group, iri)
 
     def _observed(self, iri: str, device: str, settable: Mapping[str, Settable]) -> Observed:
         facts = self._facts
@@ -176,57 +212,101 @@ class Groups:
         known = self._states.get(observed.iri)
         return known[1] if known is not None else self._hints.get(observed.object_id, "")
 
-    def _announce(self, group: str, settable: Mapping[str, Settable]) -> None:
-        found: list[Entity]
+    def _device(self, group: str) -> Device:
+        if group.startswith(_ALONE):
+            return Device()
+        return Device(group, self._facts.text(group, "name") or local_name(group), self._facts.text(group, "about"))
+
+    def _announce(self, group: str, changed: Mapping[str, None], settable: Mapping[str, Settable]) -> None:
         query = self._queries.observed(group, "")
+        found: dict[str, Entity | None]
         if query is not None:
             query = query if query.value is not None else query.hinted(self._hint(query))
-            found = self._maker.device(Device(), [query])
+            found = DeviceEntities(self._maker, Device()).change({group: query})
         else:
-            sensor = group if group not in self._group_of else ""
-            name = (self._facts.text(group, "name") or local_name(group)) if sensor else ""
-            device = Device(sensor, name, self._facts.text(group, "about") if sensor else "")
-            members = [iri for iri in self._members.get(group, ()) if not self._is_foreign(iri)]
-            found = self._maker.device(device, [self._observed(iri, sensor, settable) for iri in members])
+            known = self._devices.get(group)
+            found = {}
+            if known is None:
+                known = self._devices[group] = DeviceEntities(self._maker, self._device(group))
+                found = dict.fromkeys([*self._announced.get(group, ()), *self._cut.get(group, ())])
+            members = self._members.get(group, {})
+            found |= known.change(
+                {
+                    iri: self._observed(iri, known.device.iri, settable)
+                    if iri in members and not self._is_foreign(iri)
+                    else None
+                    for iri in changed
+                }
+            )
+            if not members:
+                del self._devices[group]
         self._replace(group, self._fitting(group, found))
 
     def _is_foreign(self, iri: str) -> bool:
         return any(topic in self._foreign for topic in self._facts.texts(iri, "topic"))
 
-    def _fitting(self, group: str, found: list[Entity]) -> list[Entity]:
-        room = self._settings.max_entities - self.entities + len(self._announced.get(group, ()))
-        if len(found) <= room:
-            self._cut.pop(group, None)
-            return found
-        if not self._cut:
+    def _fitting(self, group: str, found: dict[str, Entity | None]) -> dict[str, Entity | None]:
+        """Leave out entities that are too many, and note that."""
+        before, was_full = self._announced.get(group, {}), bool(self._cut)
+        room = self._settings.max_entities - self.entities + sum(iri in before for iri in found)
+        missing = self._cut.pop(group, {})
+        fitting: dict[str, Entity | None] = {}
+        for iri, entity in found.items():
+            room -= entity is not None
+            fitting[iri] = entity if room >= 0 else None
+            if entity is fitting[iri]:
+                missing.pop(iri, None)
+            else:
+                missing[iri] = None
+        if missing:
+            self._cut[group] = missing
+        if missing and not was_full:
             _log.warning(
                 "announce.full",
-                extra={"setting": "announce.max_entities", "entities": self._settings.max_entities, "first": group},
+                extra={
+                    "setting": "announce.max_entities",
+                    "entities": self._settings.max_entities,
+                    "first": group.removeprefix(_ALONE),
+                },
             )
-        self._cut[group] = None
-        return found[: max(0, room)]
+        return fitting
 
-    def _replace(self, group: str, found: list[Entity]) -> None:
-        old = self._announced.pop(group, [])
-        if found:
-            self._announced[group] = found
-        topics = {self._topic(each) for each in found}
-        states = {state.topic for each in found for state in each.states.values()}
-        commands = {topic for each in found for topic in each.commands}
+    def _fill(self) -> None:
+        """Announce as many of those that were left out as there is room for."""
+        room = max(0, self._settings.max_entities - self.entities)
+        missing = ((group, iri) for group, left_out in self._cut.items() for iri in left_out)
+        for group, iri in islice(missing, room):
+            self._touch_member(group, iri)
+
+    def _replace(self, group: str, found: Mapping[str, Entity | None]) -> None:
+        """Announce the entities of some observations of a group; None: there is none any more."""
+        announced = self._announced.setdefault(group, {})
+        old = [announced.pop(iri) for iri in found if iri in announced]
+        new = {iri: entity for iri, entity in found.items() if entity is not None}
+        announced.update(new)
+        if not announced:
+            del self._announced[group]
+        kept = {topic for each in new.values() for topic in self._topics(each)}
         for entity in old:
-            if self._topic(entity) not in topics:
-                self._outgoing.put(self._topic(entity), b"", _AT_ONCE)
-            for iri, state in entity.states.items():
-                self._states.pop(iri, None)
-                if state.topic not in states:
-                    self._outgoing.put(state.topic, b"", self._settings.interval)
-            for topic in entity.commands.keys() - commands:
-                self._commands.remove(topic)
-        self.entities += len(found) - len(old)
-        for entity in found:
+            self._withdraw(entity, {each for each in self._topics(entity) if self._owners.get(each) == group}, kept)
+        self._owners |= dict.fromkeys(kept, group)
+        self.entities += len(new) - len(old)
+        for entity in new.values():
             self._put(entity)
-        if len(found) < len(old):
-            self._dirty.update(self._cut)
+
+    def _withdraw(self, entity: Entity, own: AbstractSet[str], kept: AbstractSet[str]) -> None:
+        """Remove an entity. `own`: those of its topics that no other group has; `kept`: those of its successors."""
+        for topic in own - kept:
+            del self._owners[topic]
+        if (topic := self._topic(entity)) in own - kept:
+            self._outgoing.put(topic, b"", _AT_ONCE)
+        for iri, state in entity.states.items():
+            if state.topic in own:
+                self._states.pop(iri, None)
+            if state.topic in own - kept:
+                self._outgoing.put(state.topic, b"", self._settings.interval)
+        for topic in entity.commands.keys() & (own - kept):
+            self._commands.remove(topic)
 
     def _put(self, entity: Entity) -> None:
         self._outgoing.put(self._topic(entity), entity.payload(), _AT_ONCE)
@@ -242,6 +322,9 @@ class Groups:
             query = self._queries.observed(iri, "")
             value = self._facts.value(iri) if query is None else query.value
             self._outgoing.put(known[0].topic, known[0].payload(value), self._settings.interval)
+
+    def _topics(self, entity: Entity) -> Iterable[str]:
+        return self._topic(entity), *(each.topic for each in entity.states.values()), *entity.commands
 
     def _topic(self, entity: Entity) -> str:
         return self._place.config(entity.component, entity.object_id)

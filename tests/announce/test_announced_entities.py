@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.announce.classes import binary_class, measure
+from edge.announce.device_entities import DeviceEntities
 from edge.announce.entities import Device, Entity, EntityMaker, Observed, StateOf
 from edge.announce.topics import Place, identifier, node_of
 from edge.discovery.device_classes import NUMERIC, unit_of
@@ -27,7 +28,8 @@ def literal(text: str, datatype: str = "decimal") -> ox.Literal:
 
 
 def made(*observed: Observed, device: Device = KITCHEN) -> list[Entity]:
-    found = EntityMaker(PLACE).device(device, observed)
+    changed = DeviceEntities(EntityMaker(PLACE), device).change({each.iri: each for each in observed})
+    found = [entity for entity in changed.values() if entity is not None]
     for entity in found:
         config = json.loads(entity.payload())
         assert check(PLACE.config(entity.component, entity.object_id), config) == entity.component
@@ -216,7 +218,7 @@ def test_the_place_is_the_area_unless_it_is_the_device_itself():
 def test_hostile_names_give_valid_announcements(iri, label, client):
     place = Place("homeassistant", "sepa", node_of(client))
     observed = Observed(f"urn:x:{iri}", label, literal("1"), settable={"kind": "text"})
-    for entity in EntityMaker(place).device(Device("urn:d", label, label), [observed]):
+    for entity in DeviceEntities(EntityMaker(place), Device("urn:d", label, label)).change({iri: observed}).values():
         config = json.loads(entity.payload())
         check(place.config(entity.component, entity.object_id), config)
         assert place.announced(place.config(entity.component, entity.object_id)) == (

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import queue
+import sys
 from collections.abc import Callable, Sequence
 
 import pyoxigraph as ox
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edge.announce import facts
 from edge.announce.commands import Commands
@@ -239,11 +242,12 @@ def test_one_damaged_place_does_not_hide_the_others(tmp_path):
     assert load(file) == [Place("a", "b", "c")]
 
 
-def groups_of(outgoing: object, settable: Callable[..., dict[str, object]] = lambda _: {}) -> Groups:
+def groups_of(outgoing: object, settable: Callable[..., dict[str, object]] = lambda _: {}, most: int = 2000) -> Groups:
     bench = Commands(None, lambda _: None)
     place = Place("homeassistant", "sepa", "gw")
     queries = QueryResults(None, lambda _: None, lambda: False, lambda _: None)
-    settings = AnnounceSettings(home_assistant=True)
+    bench.access = ANYBODY
+    settings = AnnounceSettings(home_assistant=True, max_entities=most)
     foreign = ForeignAnnouncements("homeassistant")
     return Groups(settings, place, EntityMaker(place), outgoing, bench, queries, foreign, settable)
 
@@ -253,9 +257,16 @@ class Published:
 
     def __init__(self) -> None:
         self.topics: list[str] = []
+        self.retained: dict[str, bytes] = {}
 
     def put(self, topic: str, payload: bytes, interval: float) -> None:
         self.topics.append(topic)
+        self.retained[topic] = payload
+        if not payload:
+            del self.retained[topic]
+
+    def as_json(self) -> dict[str, object]:
+        return {topic: json.loads(each) if topic.endswith("config") else each for topic, each in self.retained.items()}
 
 
 def rows(*facts: tuple[str, str, object]) -> list[tuple[ox.NamedNode, ox.Literal, object]]:
@@ -294,3 +305,82 @@ def test_an_entity_that_cannot_be_published_is_counted_once():
             groups.settle(100)
         groups.recheck()
     assert groups.entities == 1
+
+
+def calls_for(values: int) -> tuple[int, int]:
+    """Return the calls of functions and the messages for a device whose values appear one by one."""
+    published = Published()
+    groups = groups_of(published)
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        for number in range(values):
+            iri = f"urn:o{number}"
+            facts = rows(
+                (iri, "observed", iri), (iri, "value", number), (iri, "sensor", "urn:s"), (iri, "place", "urn:p")
+            )
+            groups.apply(delta(facts), first=False)
+            groups.settle(200)
+    finally:
+        sys.setprofile(None)
+    assert groups.entities == values
+    return calls, len(published.topics)
+
+
+def test_another_value_costs_the_same_however_many_its_device_has():
+    few, many = calls_for(50), calls_for(500)
+    assert many[0] < 11 * few[0]
+    assert many[1] <= 10 * few[1]
+
+
+NUMBERS = {"kind": "number", "min": 0.0, "max": 254.0, "step": 1.0}
+SET = {"urn:s/lamp": {"kind": "switch"}, "urn:s/lamp/state": {"kind": "switch"}, "urn:s/lamp/brightness": NUMBERS}
+IRIS = [*SET, "urn:s/available", "urn:s/t", "urn:s"]
+OBSERVED = st.fixed_dictionaries(
+    {"value": st.sampled_from([ox.Literal(1), ox.Literal(True), ox.Literal("x")])},
+    optional={
+        "sensor": st.sampled_from([ox.NamedNode("urn:s"), ox.NamedNode("urn:other")]),
+        "place": st.sampled_from([ox.NamedNode("urn:attic"), ox.NamedNode("urn:cellar")]),
+        "property": st.sampled_from([ox.NamedNode("urn:brightness"), ox.NamedNode("urn:available")]),
+    },
+)
+CHANGES = st.dictionaries(st.sampled_from(IRIS), st.none() | OBSERVED, min_size=1)
+
+
+def rows_of(observed: dict[str, dict[str, object] | None], name: str) -> list[tuple[object, ...]]:
+    found = [
+        (ox.NamedNode(iri), ox.Literal(key), fact)
+        for iri, known in observed.items()
+        if known is not None
+        for key, fact in {**known, "observed": ox.NamedNode(iri)}.items()
+    ]
+    return [*found, (ox.NamedNode("urn:s"), ox.Literal("name"), ox.Literal(name))]
+
+
+@given(st.lists(st.tuples(CHANGES, st.sampled_from(["a", "b"])), max_size=8), st.integers(1, 7))
+def test_announcements_of_changes_are_those_of_the_whole(changes, most):
+    def settable(iris: Sequence[str]) -> dict[str, object]:
+        return {iri: SET[iri] for iri in iris if iri in SET}
+
+    published, whole = Published(), Published()
+    groups, expected = groups_of(published, settable, most), groups_of(whole, settable)
+    observed: dict[str, dict[str, object] | None] = {}
+    before: list[tuple[object, ...]] = []
+    for change, name in changes:
+        observed |= change
+        after = rows_of(observed, name)
+        groups.apply(delta(after, before), first=False)
+        before = after
+        while groups.settle(2):
+            pass
+    expected.apply(delta(before), first=True)
+    expected.settle(100)
+    assert groups.entities == min(most, expected.entities)
+    assert bool(groups.left_out) == (expected.entities > most)
+    if expected.entities <= most:
+        assert published.as_json() == whole.as_json()
