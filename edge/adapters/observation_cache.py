@@ -15,7 +15,7 @@ from edge.protocol.bag import Bag
 from edge.protocol.results import Term
 
 Description = tuple[str | None, ...]
-"""Unit, location, property, sensor, label, comment of a reading: the description in a mapping."""
+"""Unit, location, property, sensor, label, comment and the label of the sensor: the description in a mapping."""
 
 _REPEATED: Final = timedelta(seconds=60)
 """Time within which several gateways report one event. Later, a counter may have begun again."""

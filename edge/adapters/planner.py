@@ -14,7 +14,7 @@ from edge.adapters import updates
 from edge.adapters.observation_cache import CachedObservation, Description, ObservationCache, SeenEvent
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import DATE_TIME_STAMP, instant_iri, quantity_iri
-from edge.adapters.things import TYPES, describe
+from edge.adapters.things import TYPES, describe, rename
 from edge.engine.requests import UpdateRequest
 from edge.mapping.reading import Event, Reading
 from edge.protocol.results import Term
@@ -53,6 +53,8 @@ class PlannedUpdates:
     """Readings that are not valid RDF, with the reason."""
     described: set[ox.NamedNode] = field(default_factory=set)
     """Sensors, properties and places of new observations."""
+    renamed: set[ox.NamedNode] = field(default_factory=set)
+    """Sensors with a label of their own."""
     notes: list[object] = field(default_factory=list)
     """Notes for the history."""
     events: list[tuple[str, SeenEvent]] = field(default_factory=list)
@@ -102,6 +104,8 @@ class Planner:
         for request in plan.requests[before:]:
             if request.sparql == updates.DESCRIBE_THING:
                 plan.described.discard(request.bindings["thing"])
+            elif request.sparql == updates.RENAME_THING:
+                plan.renamed.discard(request.bindings["thing"])
         for iri, quantity in plan.given[given:]:
             self.known.give_up(iri, quantity)
         self._doubt_result_times(plan.requests[before:])
@@ -271,16 +275,28 @@ class Planner:
                 bindings[name] = ox.Literal(text)
         if "time" in measured:
             bindings["instant"] = instant_iri(quantity)
-        # Not with a changed description: a device could change it with each message, and the former ones would stay.
-        for name, kind in TYPES.items() if not known.exists else ():
-            if name in things and things[name] not in plan.described and things[name] != known.iri:
-                plan.described.add(things[name])
-                plan.requests.append(describe(things[name], kind))
+        self._describe_things(plan, known, reading, things)
         plan.requests.append(UpdateRequest(updates.ADD_OBSERVATION, bindings=bindings))
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)
         known.has_result_time = "resultTime" in measured
         known.described[reading.topic] = description
+
+    @staticmethod
+    def _describe_things(
+        plan: PlannedUpdates, known: CachedObservation, reading: Reading, things: dict[str, ox.NamedNode]
+    ) -> None:
+        """Give the things of an observation their types and labels."""
+        # Not with a changed description: a device could change it with each message, and the former ones would stay.
+        for name, kind in TYPES.items() if not known.exists else ():
+            if name in things and things[name] not in plan.described and things[name] != known.iri:
+                plan.described.add(things[name])
+                plan.requests.append(describe(things[name], kind, reading.sensor_label if name == "sensor" else None))
+        # Another mapping of the sensor may have described it without a label.
+        sensor, label = things.get("sensor"), reading.sensor_label
+        if label and sensor is not None and sensor not in plan.renamed and sensor != known.iri:
+            plan.renamed.add(sensor)
+            plan.requests.append(rename(sensor, TYPES["sensor"], label))
 
     def _give_quantity(self, plan: PlannedUpdates, known: CachedObservation, arrival: Arrival) -> None:
         quantity = quantity_iri(self._new_name())
@@ -331,7 +347,9 @@ def time_stamp(time: datetime) -> str:
 
 
 def _description(reading: Reading) -> Description:
-    return (reading.unit, reading.location, reading.property, reading.sensor, reading.label, reading.comment)
+    given = (reading.unit, reading.location, reading.property, reading.sensor, reading.label, reading.comment)
+    # Without a label, the digest is that of versions that did not have it.
+    return given if reading.sensor_label is None else (*given, reading.sensor_label)
 
 
 def _digest(description: Description) -> str:

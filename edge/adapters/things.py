@@ -9,8 +9,9 @@ from urllib.parse import unquote
 
 import pyoxigraph as ox
 
-from edge.adapters.updates import DESCRIBE_THING
+from edge.adapters.updates import DESCRIBE_THING, RENAME_THING
 from edge.engine.requests import UpdateRequest
+from edge.protocol.results import Term
 
 SOSA: Final = "http://www.w3.org/ns/sosa/"
 TYPES: Final = {
@@ -22,14 +23,19 @@ TYPES: Final = {
 _DIGITS: Final = 16
 
 
-def describe(thing: ox.NamedNode, kind: ox.NamedNode) -> UpdateRequest:
-    """Return the update that gives a thing its type and label, if it has neither."""
-    label = label_of(thing.value)
+def describe(thing: ox.NamedNode, kind: ox.NamedNode, label: str | None = None) -> UpdateRequest:
+    """Return the update that gives a thing its type and label, if it has neither. Without a label, its IRI decides."""
+    return UpdateRequest(DESCRIBE_THING, bindings=_bindings(thing, kind, label or label_of(thing.value)))
+
+
+def rename(thing: ox.NamedNode, kind: ox.NamedNode, label: str) -> UpdateRequest:
+    """Return the update that gives a thing another label, unless a client has given it one."""
+    return UpdateRequest(RENAME_THING, bindings=_bindings(thing, kind, label))
+
+
+def _bindings(thing: ox.NamedNode, kind: ox.NamedNode, label: str) -> dict[str, Term]:
     digest = sha256(f"{kind.value} {label}".encode()).hexdigest()[:_DIGITS]
-    return UpdateRequest(
-        DESCRIBE_THING,
-        bindings={"thing": thing, "type": kind, "label": ox.Literal(label), "digest": ox.Literal(digest)},
-    )
+    return {"thing": thing, "type": kind, "label": ox.Literal(label), "digest": ox.Literal(digest)}
 
 
 def label_of(iri: str) -> str:

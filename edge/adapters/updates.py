@@ -45,6 +45,18 @@ WHERE {
 By the digest, `edge forget` knows that the gateway wrote both.
 """
 
+RENAME_THING = (
+    PREFIXES
+    + """
+DELETE { ?thing rdfs:label ?old ; arces-monitor:hasMappingDigest ?oldDigest }
+INSERT { ?thing rdfs:label ?label ; arces-monitor:hasMappingDigest ?digest }
+WHERE {
+  ?thing arces-monitor:hasMappingDigest ?oldDigest ; rdfs:label ?old .
+  FILTER(?oldDigest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?old))), 1, 16) && ?oldDigest != ?digest)
+}"""
+)
+"""Gives a thing another label, if the gateway wrote the one before: then its digest fits."""
+
 GIVE_QUANTITY = (
     PREFIXES
     + """

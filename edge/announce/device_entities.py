@@ -12,8 +12,8 @@ from edge.announce.lights import can_be_of_light, lights
 class DeviceEntities:
     """Entities by the IRI of their observation, or of the switch of a light.
 
-    A device that announces its values one by one costs as much for each value, however many it has already. What all
-    its entities have in common, its area and its availability, changes seldom.
+    A device that announces its values one by one costs as much for each value, however many it has already. Its area
+    and its availability, which all entities have, change seldom.
     """
 
     def __init__(self, maker: EntityMaker, device: Device) -> None:

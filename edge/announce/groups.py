@@ -279,7 +279,7 @@ class Groups:
             self._touch_member(group, iri)
 
     def _replace(self, group: str, found: Mapping[str, Entity | None]) -> None:
-        """Announce the entities of some observations of a group; None: there is none any more."""
+        """Announce the entities of some observations of a group; None: remove the former one."""
         announced = self._announced.setdefault(group, {})
         old = [announced.pop(iri) for iri in found if iri in announced]
         new = {iri: entity for iri, entity in found.items() if entity is not None}

@@ -14,9 +14,10 @@ from edge.cli.exit_codes import refused
 from edge.cli.http import post
 
 _OBSERVATIONS: Final = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX monitor: <http://mml.arces.unibo.it/monitor#>
-SELECT ?observation ?sensor ?topic {
+PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
+SELECT ?observation ?sensor ?label ?topic {
   ?observation a sosa:Observation .
-  OPTIONAL { ?observation sosa:madeBySensor ?sensor }
+  OPTIONAL { ?observation sosa:madeBySensor ?sensor OPTIONAL { ?sensor rdfs:label ?label } }
   OPTIONAL { ?observation monitor:hasMqttTopic ?topic }
 }"""
 _FEW: Final = 10
@@ -30,6 +31,12 @@ class Device:
     iri: str
     observations: dict[str, set[str]] = field(default_factory=dict)
     """With the topics of each."""
+    labels: set[str] = field(default_factory=set)
+
+    @property
+    def names(self) -> set[str]:
+        """Its names in commands: the last part of its IRI, and its labels."""
+        return {local_name(self.iri), *self.labels}
 
     def only(self, observation: str) -> Device:
         """Return one of its observations as a device of its own."""
@@ -53,6 +60,8 @@ def devices(endpoint: str, timeout: float) -> list[Device]:
                 continue
             iri = row["sensor"]["value"] if row.get("sensor", {}).get("type") == "uri" else observation["value"]
             known = found.setdefault(iri, Device(iri))
+            if "sensor" in row and "label" in row:
+                known.labels.add(row["label"]["value"])
             topics = known.observations.setdefault(observation["value"], set())
             if "topic" in row:
                 topics.add(row["topic"]["value"])
@@ -71,12 +80,14 @@ def find(name: str, known: Sequence[Device]) -> Device:
             return device
         if name in device.observations:
             return device.only(name)
-    named = [device for device in known if local_name(device.iri) == name]
+    named = [device for device in known if name in device.names]
     named = named or [
         device.only(observation)
         for device in known
+        for start in device.names
+        if name.startswith(f"{start}/")
         for observation in device.observations
-        if f"{local_name(device.iri)}/{device.name_of(observation)}" == name
+        if f"{start}/{device.name_of(observation)}" == name
     ]
     if len(named) == 1:
         return named[0]
@@ -84,7 +95,7 @@ def find(name: str, known: Sequence[Device]) -> Device:
         raise refused(f"several devices are called {printable(name)}; write one IRI of: {listed(named)}")
     if not known:
         raise refused("the graph has no observations, or this client may not read them")
-    names = {local_name(device.iri): device for device in known}
+    names = {each: device for device in known for each in device.names}
     near = [names[each] for each in difflib.get_close_matches(name, names, n=_FEW, cutoff=0.5)]
     raise refused(f"no device is called {printable(name)}; similar or first ones: {listed(near or known)}")
 

@@ -69,9 +69,9 @@ def forget(device: str, dry_run: bool, url: str | None, data_dir: Path | None, t
     The types and labels that the gateway wrote for sensors, properties and places are removed, too, if nothing refers
     to these any more. A name that a client gave to the sensor is removed with it.
 
-    DEVICE is the IRI of a sensor or of an observation, the last part of a sensor's IRI, or this and the name of one
-    value. Recent values and observations that were stored for the history stay. The observations come back with the
-    next message that a mapping applies to.
+    DEVICE is the IRI of a sensor or of an observation, the last part of a sensor's IRI or its label, or one of these
+    and the name of one value. Recent values and observations that were stored for the history stay. The observations
+    come back with the next message that a mapping applies to.
 
     \b
     edge forget kitchen_sensor

@@ -106,10 +106,10 @@ class _Gateway:
 def set_value(device: str, value: str, wait: float, url: str | None, data_dir: Path | None, timeout: float) -> None:
     """Tell DEVICE what one of its values should be: VALUE.
 
-    DEVICE is the last part of a sensor's IRI, as in `edge forget`. If several of its values can be set, add the name of
-    one. For a switch, VALUE is on or off. The mapping of the value says how it is set; what can be set has a switch or
-    a slider on the page of its device. The command waits for the acknowledgement of the broker, and not for the device.
-    If the value is one of a Modbus device, it waits for that device.
+    DEVICE is the last part of a sensor's IRI or its label, as in `edge forget`. If several of its values can be set,
+    add the name of one. For a switch, VALUE is on or off. The mapping of the value says how it is set. Values that can
+    be set have a switch or a slider on the page of their device. The command waits for the acknowledgement of the
+    broker, and not for the device. If the value is one of a Modbus device, it waits for that device.
 
     \b
     edge set lamp on

@@ -246,6 +246,7 @@ def _described(entity: Entity, observed: Observed) -> Keys:
     }
     if device.id:
         keys["sensor"] = f"{NAMESPACE}device/{device.id}"
+        keys["sensor_label"] = literal(device.name) or None
     place = device.area or device.name
     if place:
         keys["location"] = _PLACES + quote(place, safe=":")

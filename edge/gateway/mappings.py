@@ -165,4 +165,5 @@ def _as_reading(declared: Declared) -> Reading:
         label=declared.label,
         comment=declared.comment,
         topic=declared.topic,
+        sensor_label=declared.sensor_label,
     )

@@ -370,6 +370,8 @@ class MessageEvaluation:
                 time,
                 rule.store,
                 event if event is not None or rule.event is None else rule.event.event,
+                False,
+                terms.sensor_label,
             ),
             rule.mapping,
         )

@@ -29,6 +29,7 @@ _KEYS = (
     "location",
     "property",
     "sensor",
+    "sensor_label",
     "label",
     "comment",
     "time",

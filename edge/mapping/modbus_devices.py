@@ -186,6 +186,7 @@ def availability_mapping(spec: ModbusSpec) -> MappingSpec:
     terms = _terms(spec.name)
     return MappingSpec(
         sensor=spec.sensor or terms["sensor"],
+        sensor_label=spec.sensor_label,
         location=spec.location or terms["location"],
         name=f"modbus {spec.name} {AVAILABLE}",
         topic=f"{TOPIC}{spec.name}/{AVAILABLE}",

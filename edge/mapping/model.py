@@ -89,6 +89,9 @@ class ReadingKeys(Table):
     location: str | None = Field(default=None, description="IRI of the feature of interest, with {captures}.")
     property: str | None = Field(default=None, description="IRI of the observed property, with {captures}.")
     sensor: str | None = Field(default=None, description="IRI of the sensor, with {captures}.")
+    sensor_label: str | None = Field(
+        default=None, description="Name of the sensor for people, with {captures}. Default: the last part of its IRI."
+    )
     label: str | None = Field(default=None, description="Short name for people, with {captures}.")
     comment: str | None = Field(default=None, description="Longer text for people, with {captures}.")
     datatype: str | None = Field(

@@ -51,6 +51,7 @@ class Declared:
     sensor: str | None = None
     label: str | None = None
     comment: str | None = None
+    sensor_label: str | None = None
 
 
 class FullError(Exception):

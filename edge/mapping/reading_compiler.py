@@ -25,7 +25,7 @@ from edge.mapping.unused_keys import idle_keys, used_defaults
 from edge.mapping.values import Converter
 
 _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
-_TEXT_KEYS: Final = ("label", "comment")
+_TEXT_KEYS: Final = ("label", "comment", "sensor_label")
 
 
 class ReadingCompiler:

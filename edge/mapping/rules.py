@@ -32,6 +32,7 @@ class Terms:
     sensor: str | None = None
     label: str | None = None
     comment: str | None = None
+    sensor_label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

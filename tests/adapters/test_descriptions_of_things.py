@@ -73,6 +73,22 @@ def test_a_label_that_a_client_changed_stays_with_further_observations(engine, o
     assert described(engine)[SENSOR] == ("Sensor", "mine")
 
 
+def test_a_mapping_names_the_sensor_until_a_client_does(engine, observations):
+    named = READING._replace(sensor_label="Bench")
+    write(observations, READING._replace(observation="urn:first"), named)
+    assert described(engine)[SENSOR] == ("Sensor", "Bench")
+    # Another mapping of the sensor without a name changes nothing.
+    write(observations, READING._replace(observation="urn:next"), named._replace(sensor_label="Bench 2"))
+    assert described(engine)[SENSOR] == ("Sensor", "Bench 2")
+    update(
+        engine,
+        f"DELETE {{ <{SENSOR}> rdfs:label ?l }} INSERT {{ <{SENSOR}> rdfs:label 'mine' }} WHERE {{ "
+        f"<{SENSOR}> rdfs:label ?l }}",
+    )
+    write(observations, named._replace(sensor_label="Bench 3"), named._replace(observation="urn:other"))
+    assert described(engine)[SENSOR] == ("Sensor", "mine")
+
+
 def test_values_of_known_observations_describe_nothing(engine, observations):
     write(observations, READING)
     update(engine, f"DELETE WHERE {{ <{SENSOR}> ?p ?o }}")

@@ -65,6 +65,19 @@ def described(run) -> set[str]:
     return {line.strip("<> ") for line in rows(run, DESCRIBED).splitlines() if "urn:" in line}
 
 
+def test_a_device_is_found_by_its_label(run):
+    publish(run, "0x01", {"temperature": 20})
+    assert run("forget", "0x01", "--dry-run").returncode == 0
+    rename = (
+        "DELETE { ?s rdfs:label ?l } INSERT { ?s rdfs:label 'Bench 12' } WHERE { ?s a sosa:Sensor ; rdfs:label ?l }"
+    )
+    assert run("update", rename).returncode == 0
+    done = run("forget", "Bench 12/temperature", "--dry-run")
+    assert done.stdout.startswith("1 observation of urn:sepa-edge:zigbee2mqtt:0x01/temperature would be")
+    assert "0x01" in run("forget", "Bench 1").stderr
+    assert run("forget", "Bench 12").returncode == 0
+
+
 def test_descriptions_that_nothing_refers_to_are_removed(run):
     publish(run, "kitchen/lamp", {"temperature": 21.5, "battery": 90})
     publish(run, "hall", {"temperature": 20})

@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import paho.mqtt.publish as publish
@@ -24,6 +25,8 @@ SELECT ?o ?unit {{
   ?o sosa:observedProperty ?p ; sosa:hasFeatureOfInterest ?f ; sosa:madeBySensor ?s ; sosa:hasResult ?q .
   ?q qudt:numericValue ?v ; qudt:unit ?unit }}
 """
+LABELS = """PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX sosa: <http://www.w3.org/ns/sosa/>
+SELECT DISTINCT ?label { ?s a sosa:Sensor ; rdfs:label ?label FILTER(CONTAINS(STR(?s), ":lorawan:")) }"""
 
 
 def gateway(data_dir: Path) -> Gateway:
@@ -52,6 +55,16 @@ async def test_the_samples_of_all_packs_become_observations_with_unit_property_p
             assert found.keys() <= wanted
         assert found["urn:sepa-edge:ble:582D3433AADF/tempc"].endswith("#DegreeCelsius")
         assert (await client.get("/api/bad-values")).json() == []
+        # The names of LoRaWAN devices are in their messages only, and not in their addresses.
+        rows = (await client.get("/query", params={"query": LABELS})).json()["results"]["bindings"]
+        assert {row["label"]["value"] for row in rows} == named_devices(samples) != set()
+
+
+def named_devices(samples: list[dict[str, Any]]) -> set[str]:
+    """Return the names of LoRaWAN devices in messages that have readings."""
+    payloads = [json.loads(each["payload"]) for each in samples if each["readings"] and "/device" in each["topic"]]
+    found = {each.get("deviceInfo", {}).get("deviceName") for each in payloads}
+    return (found | {each.get("end_device_ids", {}).get("device_id") for each in payloads}) - {None}
 
 
 def test_subscribers_see_one_change_of_a_value_that_two_gateways_report():
