@@ -530,6 +530,7 @@ class Gateway:
             health["mqtt"] = mqtt.state
             if mqtt.sparkplug is not None:
                 health["sparkplug"] = mqtt.sparkplug.health()
+                health["sparkplug_host"] = mqtt.sparkplug.host_health()
         if self._serial is not None and (ports := self._serial.health()):
             health["serial"] = ports
         if self._modbus is not None and (devices := self._modbus.health()):

@@ -29,7 +29,7 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             reduced[name] = "failing"
         elif name == "engine":
             reduced[name] = "busy"
-        elif isinstance(value, list | dict) and name != "disk":
+        elif isinstance(value, list | dict) and name not in ("disk", "sparkplug_host"):
             reduced[name] = len(value)
     return reduced
 

@@ -68,6 +68,17 @@ class Sparkplug:
         states |= {each: f"refused: {reason}" for each, reason in host.refused().items()}
         return {source.path: state for source, state in sorted(states.items())}
 
+    def host_health(self) -> dict[str, object]:
+        """State of the host application: identifier, connection, and the metrics of all births."""
+        settings = self._settings.sparkplug
+        metrics = sum(len(birth.metrics) for birth in self.adapter.host.births.known.copy().values())
+        return {
+            "id": settings.host_id,
+            "primary": settings.primary,
+            "connected": self.adapter.subscribed,
+            "metrics": metrics,
+        }
+
     def _new(self) -> SparkplugAdapter:
         mappings, actuation = self._mappings, self._mappings.actuation
         return SparkplugAdapter(

@@ -65,7 +65,8 @@ async def served() -> AsyncIterator[Served]:
 def house(tmp_path_factory) -> Iterator[House]:
     directory = tmp_path_factory.mktemp("house")
     (directory / "landing").mkdir()
-    house = House(directory / "data", EDGE__OFFLOAD__TO=str(directory / "landing"))
+    sparkplug = {"EDGE__SPARKPLUG__ENABLED": "true", "EDGE__SPARKPLUG__PRIMARY": "true"}
+    house = House(directory / "data", EDGE__OFFLOAD__TO=str(directory / "landing"), **sparkplug)
     house.furnish()
     yield house
     house.process.stop()

@@ -7,12 +7,15 @@ import string
 import tarfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from house import LIVE, House, names, press
 
 from edge.doctor.texts import TEXTS
+from tests.sparkplug import tahu
+from tests.sparkplug.edge_node import EdgeNode
 from tests.support.browser import Browser
 from tests.support.waiting import eventually
 
@@ -49,6 +52,33 @@ async def test_an_examination_lists_findings_with_their_remedies(house, page):
         assert await page.violations() == []
     finally:
         endpoint.unlink()
+
+
+async def test_an_edge_node_shows_its_adapter_and_its_state(house, page):
+    def fill(payload: Any) -> None:
+        tahu.metric(payload, 180.25, name="Inputs/Temperature", unit="°C")
+
+    node = EdgeNode(int(house.endpoints["mqtt"].rpartition(":")[2]), "Plant", "Line 1", fill=fill)
+    try:
+        node.connect()
+        node.births()
+        await eventually(lambda: house.get("/health")["sparkplug"] == {"Plant/Line 1": "connected"})
+        await open_page(page)
+        await page.wait_for(f"{names('#sources dd')}.includes('born')")
+        shown = await page.evaluate("document.querySelector('#sources p').textContent")
+        assert "is the primary host sepa-edge:" in shown
+        assert "receives the messages" in shown
+        assert "1 metric is known" in shown
+        await page.wait_for("document.querySelector('#sources a') !== null")
+        await page.evaluate("document.querySelector('#sources a').click()")
+        await page.wait_for("document.getElementById('about')?.textContent.startsWith('Sparkplug B: born')")
+        node.lose_connection()
+        await eventually(lambda: house.get("/health")["sparkplug"] == {"Plant/Line 1": "disconnected"})
+        await open_page(page)
+        await speak(page, "de")
+        await page.wait_for(f"{names('#sources dd')}.includes('gestorben')")
+    finally:
+        node.close()
 
 
 def placeholders(text: str) -> set[str]:

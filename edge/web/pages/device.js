@@ -3,13 +3,15 @@ import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
 import { about, deviceName, devices, isDiagnostic, placeOf } from "../model/devices.js";
 import { query, update } from "../model/gateway.js";
-import { keepsRecent } from "../model/health.js";
+import { health, keepsRecent } from "../model/health.js";
 import { entries, known, names, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
+import { sources } from "../model/sources.js";
 import { compare, t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 import { RecentValues } from "../parts/recent_values.js";
 import { Tiles } from "../parts/rows.js";
+import { sourceText } from "../parts/source_list.js";
 import { marksOf } from "./overview.js";
 
 /** `name` is the IRI of the device, and `value` that of the observation in the chart. */
@@ -36,7 +38,7 @@ function Device({ device, value }) {
   const named = !members.some(({ blank }) => blank);  // SPARQL cannot address blank nodes
   return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${readableName(place)}</span>`}</p>
     <h1 dir="auto">${name}</h1>
-    <${About} ...${told} />
+    <${About} ...${told} source=${sources(health.value).find((each) => each.device === device)} />
     <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
     ${may("update") && may("query") && html`<${LazyControls} entries=${sorted.filter(({ blank }) => !blank)} />`}
     <h2 id="chosen" dir="auto">${chosen.label}</h2>
@@ -48,11 +50,11 @@ function Device({ device, value }) {
     ${named && may("update") && html`<${Forget} entries=${members} name=${name} />`}`;
 }
 
-/** Manufacturer, model and firmware in one line. */
-function About({ manufacturer, model, firmware }) {
+/** Manufacturer, model, firmware, and the adapter in one line. */
+function About({ manufacturer, model, firmware, source }) {
   const text = (entry) => entry?.reading.value.value ?? "";
   const version = text(firmware);
-  const parts = [`${text(manufacturer)} ${text(model)}`.trim(), version && t("device.firmware", { version })].filter(Boolean);
+  const parts = [`${text(manufacturer)} ${text(model)}`.trim(), version && t("device.firmware", { version }), source && sourceText(source)].filter(Boolean);
   return parts.length > 0 && html`<p class="path" id="about" dir="auto">${parts.join(" · ")}</p>`;
 }
 

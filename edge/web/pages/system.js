@@ -6,6 +6,7 @@ import { request } from "../model/gateway.js";
 import { badValues, health, lookNow, unmapped } from "../model/health.js";
 import { duration, formatBytes, formatNumber, formatTime, has, t } from "../model/text.js";
 import { Maintenance } from "../parts/maintenance.js";
+import { Sources } from "../parts/source_list.js";
 import { Strip } from "../parts/strip.js";
 
 export function Page() {
@@ -16,7 +17,7 @@ export function Page() {
   const state = health.value;
   return html`<h1>${t("system.title")}</h1>
     <${Strip} />
-    ${state && !state.fault && html`<${Gateway} state=${state} />`}
+    ${state && !state.fault && html`<${Gateway} state=${state} /><${Sources} state=${state} />`}
     ${unmapped.value && html`<${Topics} topics=${unmapped.value} />`}
     ${badValues.value && html`<${BadValues} values=${badValues.value} />`}
     ${may("administer") && html`<${Maintenance} />`}

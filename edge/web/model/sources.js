@@ -1,0 +1,21 @@
+// Devices that adapters read themselves: serial ports, Modbus devices, and edge nodes of Sparkplug, with their states.
+const BEGINNINGS = { modbus: "urn:sepa-edge:modbus:", sparkplug: "urn:sepa-edge:sparkplug:" };
+
+/** [{kind, name, state, reason, device}] of a response of `/health`. `device` is the IRI; undefined: there is none.
+ *  Without the right to see the names, a client gets numbers instead of objects, and the list is empty. */
+export function sources(health) {
+  const found = [];
+  for (const kind of ["sparkplug", "modbus", "serial"]) {
+    const all = health?.[kind];
+    for (const [name, text] of all && typeof all === "object" ? Object.entries(all) : []) {
+      const [, state, reason] = /^([^:]*)(?:: )?(.*)$/s.exec(text);
+      found.push({ kind, name, state, reason, device: BEGINNINGS[kind] && BEGINNINGS[kind] + name.split("/").map(encoded).join("/") });
+    }
+  }
+  return found;
+}
+
+// As the gateway encodes names: all but letters, digits, "_.-~" and ":".
+function encoded(name) {
+  return encodeURIComponent(name).replace(/[!'()*]/g, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase()}`).replaceAll("%3A", ":");
+}
