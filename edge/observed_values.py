@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pyoxigraph as ox
 
+from edge.number_text import NOT_A_DOUBLE, number_text
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.json_faults import json_fault
 
@@ -23,7 +24,7 @@ _BOOLEAN: Final = f"{_XSD}boolean"
 _NUMERIC: Final = frozenset(f"{_XSD}{name}" for name in ("integer", "decimal", "double", "float"))
 """Datatypes of numbers. The live graph has no others: it converts those derived from integer."""
 _MOST_DIGITS: Final = 300
-"""Digits before and after the point of a number that can be set. A double has up to 309."""
+"""Digits of a number in JSON without an exponent."""
 
 
 def local_name(iri: str) -> str:
@@ -98,6 +99,8 @@ def desired_value(text: str, settable: Settable) -> ox.Literal:
     if found is None:
         shown = text.strip()
         shown = shown if len(shown) <= 50 else f"{shown[:50]}…"
+        if isinstance(given, Decimal) and number_text(given) is None:
+            raise InvalidRequest(f"{shown} is not possible: {NOT_A_DOUBLE}")
         raise InvalidRequest(f"{shown} is not possible; send {possible(settable)} as JSON")
     return found
 
@@ -148,12 +151,11 @@ def _within(number: Decimal, settable: Settable) -> bool:
 
 
 def _term(number: Decimal) -> ox.Literal | None:
-    """Return a number as a term; None: it is too large or too small to be written without an exponent."""
-    exponent = number.as_tuple().exponent
-    if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS or abs(number.adjusted()) > _MOST_DIGITS:
+    """Return a number as a term; None: a double cannot represent its size."""
+    if (text := number_text(number)) is None:
         return None
-    text = f"{number:f}"
-    return ox.Literal(text, datatype=ox.NamedNode(f"{_XSD}decimal" if "." in text else f"{_XSD}integer"))
+    datatype = "double" if "e" in text else "decimal" if "." in text else "integer"
+    return ox.Literal(text, datatype=ox.NamedNode(_XSD + datatype))
 
 
 def _number(value: ox.Literal) -> Decimal | None:

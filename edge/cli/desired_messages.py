@@ -39,7 +39,8 @@ def _term(how: Mapping[str, Any], value: str) -> SolutionTerm:
     """Return the value that `edge set` would write."""
     from edge.mapping import SolutionTerm
     from edge.mapping.bounded_numbers import bounded_number
-    from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_STRING
+    from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_STRING
+    from edge.number_text import number_text
 
     kind = how["kind"]
     if kind == "switch" and value.lower() in TRUTH:
@@ -49,9 +50,9 @@ def _term(how: Mapping[str, Any], value: str) -> SolutionTerm:
     if kind != "number":
         return SolutionTerm(value, XSD_STRING)
     number = bounded_number(value)
-    if number is None:
+    if number is None or (text := number_text(number)) is None:
         return SolutionTerm(value, XSD_STRING)  # the setter says what is wrong
-    return SolutionTerm(f"{number:f}", XSD_DECIMAL)
+    return SolutionTerm(text, XSD_DOUBLE if "e" in text else XSD_DECIMAL)
 
 
 def chosen(choices: Sequence[str], value: str) -> str | None:

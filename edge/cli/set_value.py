@@ -24,6 +24,8 @@ _MOST: Final = 100
 """Observations in a request."""
 _MODBUS: Final = "modbus/"
 """Prefix of the topics of Modbus devices; the name of the device follows."""
+_DESIRED: Final = "edge:desired"
+"""Topic in the list of refused values, for messages that set a value and cannot be built."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether the message was acknowledged."""
 
@@ -64,10 +66,17 @@ class _Gateway:
         )
 
     def refusals(self, observation: str, device: Device) -> dict[str, int]:
-        """Return the reasons why commands for the Modbus device of an observation failed, and how often."""
+        """Return the reasons why messages for an observation, or commands for its Modbus device, failed, and how
+        often.
+        """
         topics = tuple(f"{each}/" for each in device.observations[observation] if each.startswith(_MODBUS))
-        listed = self._listed("api/bad-values", []) if topics else []
-        return {str(each["reason"]): int(each["count"]) for each in listed if str(each["topic"]).startswith(topics)}
+        own = f"observation={observation}, "
+        return {
+            str(each["reason"]): int(each["count"])
+            for each in self._listed("api/bad-values", [])
+            if str(each["topic"]).startswith(topics)
+            or (each["topic"] == _DESIRED and str(each["last_payload"]).startswith(own))
+        }
 
     def _listed(self, path: str, nothing: Any) -> Any:  # noqa: ANN401  it is JSON
         """Return what a resource has, of the type of `nothing`, which is returned without the right to see it."""
@@ -125,10 +134,12 @@ def set_value(device: str, value: str, wait: float, url: str | None, data_dir: P
     name = f"{printable(observation)} to {printable(literal)}"
     if not wait:
         click.echo(f"will set {name}")
-    elif _ended(lambda: gateway.ask(_WAITS.format(observation, literal)), wait):
-        new = [reason for reason, n in gateway.refusals(observation, found).items() if n > refusals.get(reason, 0)]
-        if new:
-            raise refused(f"{name} was refused: {printable('; '.join(new))}")
+        return
+    is_done = _ended(lambda: gateway.ask(_WAITS.format(observation, literal)), wait)
+    new = [reason for reason, n in gateway.refusals(observation, found).items() if n > refusals.get(reason, 0)]
+    if new:
+        raise refused(f"{name} was refused: {printable('; '.join(new))}")
+    if is_done:
         click.echo(f"set {name}")
     elif reason := gateway.disconnected(observation, found):
         raise refused(
@@ -181,6 +192,7 @@ def _literal(how: Mapping[str, Any], value: str) -> str:
 
 def _number(how: Mapping[str, Any], value: str, problem: Failure) -> str:
     from edge.mapping.bounded_numbers import bounded_number
+    from edge.number_text import NOT_A_DOUBLE, number_text
 
     number = bounded_number(value)
     low, high = how.get("min"), how.get("max")
@@ -190,7 +202,9 @@ def _number(how: Mapping[str, Any], value: str, problem: Failure) -> str:
         or (high is not None and number > Decimal(str(high)))
     ):
         raise problem
-    return f"{number:f}"
+    if (text := number_text(number)) is None:
+        raise misused(f"{printable(value)} is not possible: {NOT_A_DOUBLE}")
+    return text
 
 
 def _kind(how: Mapping[str, Any]) -> str:

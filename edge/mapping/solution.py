@@ -22,6 +22,9 @@ _NUMBERS: Final = frozenset(
     | {XSD + name for name in ("positiveInteger", "nonNegativeInteger", "nonPositiveInteger", "negativeInteger")}
 )
 _PLAIN: Final = frozenset({XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER})
+_DOUBLES: Final = frozenset({XSD_DOUBLE, XSD + "float"})
+_LONG: Final = 30
+"""Characters that the shortest text of a double does not exceed."""
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _BITS: Final = {"true": "1", "false": "0"}
 _NUMBER: Final = Converter(kind="number")
@@ -128,6 +131,12 @@ class Solution:
         return text
 
 
+def _short(text: str) -> str:
+    """Return a double as its shortest text: the graph writes 1e308 with 309 digits."""
+    number = bounded_number(text) if len(text) > _LONG else None
+    return text if number is None else repr(float(number))
+
+
 def _converted(term: SolutionTerm, converter: Converter | None) -> Scalar | None:
     raw: bool | str = term.text
     if term.datatype == XSD_BOOLEAN:
@@ -135,7 +144,7 @@ def _converted(term: SolutionTerm, converter: Converter | None) -> Scalar | None
             raise BadValueError(f"{shown(term.text)} is not a truth value")
         raw = _BOOLEANS[term.text]
     elif term.datatype in _NUMBERS:
-        raw = JsonNumber(term.text)
+        raw = JsonNumber(_short(term.text) if term.datatype in _DOUBLES else term.text)
     if converter is None:
         if isinstance(raw, bool):
             return Scalar("true" if raw else "false", plain=True)

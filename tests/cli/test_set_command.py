@@ -13,6 +13,23 @@ from edge_command import launch
 from tests.support.waiting import PATIENCE, wait_for
 
 LAMP = "urn:sepa-edge:zigbee2mqtt:kitchen/lamp"
+METER = """
+[[mapping]]
+topic = "meters/{id}/state"
+payload = "json"
+observation = "edge:meters:{id}/{member}"
+sensor = "edge:meters:{id}"
+[[mapping.readings]]
+path = "level"
+set = { topic = "zigbee2mqtt/meters/{id}/set", payload = { level = "{value}" }, min = 0 }
+[[mapping.readings]]
+path = "byte"
+[mapping.readings.set]
+topic = "zigbee2mqtt/meters/{id}/set"
+payload = { b = "{value|u8}" }
+encode = { path = "b", encoding = "hex" }
+min = 0
+"""
 STATE = {"state": "OFF", "brightness": 10, "temperature": 20.5}
 
 
@@ -45,7 +62,10 @@ class Device:
 @pytest.fixture(scope="module")
 def known(gateway) -> Iterator[Device]:
     """A lamp and a sensor whose values the gateway knows."""
+    address = gateway.endpoints["http"] + "/api/mappings/meters"
+    httpx.put(address, content=METER, headers={"Content-Type": "text/plain"}).raise_for_status()
     device = Device(gateway.endpoints["mqtt"])
+    device.report("meters/m1/state", {"level": 1, "byte": 2})
     device.report("zigbee2mqtt/kitchen/lamp", STATE)
     device.report("zigbee2mqtt/hall", {"temperature": 20})
     wait_for(lambda: ":hall/" in select(gateway, "?x a <http://www.w3.org/ns/sosa/Observation>"), what="the values")
@@ -86,9 +106,25 @@ def test_the_device_gets_the_message(run, lamp, device, value, observation, lite
     assert lamp.told == [("zigbee2mqtt/kitchen/lamp/set", message)]
 
 
+def test_a_large_double_reaches_the_device(run, lamp):
+    done = run("set", "m1/level", "1e308")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "set urn:sepa-edge:meters:m1/level to 1e+308\n", "")
+    wait_for(lambda: lamp.told, what="the message")
+    assert lamp.told == [("zigbee2mqtt/meters/m1/set", {"level": 1e308})]
+
+
+def test_a_value_without_a_message_is_refused_with_the_reason(run, lamp, gateway):
+    done = run("set", "m1/byte", "300", "--wait", "1")
+    assert done.returncode == 1
+    assert 'm1/byte to 300 was refused: "300" cannot be written as u8' in done.stderr
+    httpx.post(gateway.endpoints["http"] + "/update", data={"update": "DELETE WHERE { ?o <urn:sepa-edge:desired> ?v }"})
+    assert lamp.told == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
+        (("m1/level", "1e309"), 2, "1e309 is not possible: no double has this size (4.9e-324 to 1.8e308)"),
         (("kitchen/lamp", "40"), 2, "brightness (a number from 0 to 254), state (on or off); write DEVICE/VALUE-NAME"),
         (("kitchen/lamp/brightness", "255"), 2, "255 is not possible; it can be a number from 0 to 254"),
         (("kitchen/lamp/brightness", "-5"), 2, "-5 is not possible; it can be a number from 0 to 254"),
