@@ -144,8 +144,12 @@ class Engine:
             self._reader_mirror.note(change)
             self.graph.dictionary.sweep()
 
-    def replay(self, changes: ChangeSet, at: int) -> None:
-        """Apply a change set of the journal and notify the subscribers. `at`: time of the change set."""
+    def replay(self, changes: ChangeSet, at: int, *, settle: bool = True) -> int:
+        """Apply a change set of the journal and notify the subscribers. `at`: time of the change set.
+
+        `settle`: evaluate the queries without delta rules, too. Without it, a later call does so: this one is a part of
+        its change. Returns the number of notifications.
+        """
         graph = self.graph
         transaction = Transaction(graph)
         for name in changes.created:
@@ -155,9 +159,11 @@ class Engine:
             transaction.drop(graph.intern_graph(name))
         self._note(changes)
         self._reader_mirror.note(changes)
-        self.spus.notify(self.spus.activate(transaction, at))
-        self.spus.reevaluated.settle()
+        sent = self.spus.notify(self.spus.activate(transaction, at))
+        if settle:
+            sent += self.spus.reevaluated.settle()
         graph.dictionary.sweep()
+        return sent
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
         """Compile an update for the queue. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`. Any thread."""

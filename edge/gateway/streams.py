@@ -148,11 +148,11 @@ class RunningStreams:
 
     async def stream(self, identifier: str, access: Access) -> Mapping[str, object]:
         """Return a description of a stream."""
-        return await self._call(lambda processor, _now: _stream(processor, processor.stream(identifier, access)))
+        return await self._read(lambda processor: _stream(processor, processor.stream(identifier, access)))
 
     async def late_elements(self, identifier: str, access: Access) -> Sequence[Mapping[str, object]]:
         """Return the kept elements of a stream that came too late."""
-        found = await self._call(lambda processor, _now: processor.late(identifier, access))
+        found = await self._read(lambda processor: processor.late(identifier, access))
         return [
             {
                 "number": each.number,
@@ -165,16 +165,16 @@ class RunningStreams:
 
     async def streams(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the streams that the client may read."""
-        return await self._call(
-            lambda processor, _now: [_stream(processor, each) for each in processor.streams(access)]
-        )
+        return await self._read(lambda processor: [_stream(processor, each) for each in processor.streams(access)])
 
     async def add(
         self, identifier: str, elements: Sequence[tuple[tuple[ox.Triple, ...], int | None]], access: Access
     ) -> Mapping[str, int]:
         """Add elements."""
         new = [NewElement(triples, time) for triples, time in elements]
-        accepted = await self._call(lambda processor, now: processor.add(identifier, new, access, now), by_arrival=True)
+        accepted = await self._call(
+            lambda processor, now: processor.add(identifier, new, access, now), by_arrival=True, during_slides=True
+        )
         return {"accepted": accepted.elements, "late": accepted.late, "too late": accepted.too_late}
 
     async def explain(self, text: str, access: Access) -> Mapping[str, object]:
@@ -197,11 +197,11 @@ class RunningStreams:
 
     async def query(self, name: str, access: Access) -> Mapping[str, object]:
         """Return a description of a query."""
-        return await self._call(lambda processor, _now: _query(processor, processor.query(name, access)))
+        return await self._read(lambda processor: _query(processor, processor.query(name, access)))
 
     async def queries(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the queries that the client may see."""
-        return await self._call(lambda processor, _now: [_query(processor, each) for each in processor.queries(access)])
+        return await self._read(lambda processor: [_query(processor, each) for each in processor.queries(access)])
 
     async def observe(self, name: str, url: str, access: Access, *, is_target: bool = False) -> str:
         """Add an observer: a callback URL, or a target of notifications. A callback URL of a stream of this gateway is
@@ -297,9 +297,14 @@ class RunningStreams:
         if fault := self._service.fault():
             raise Stalled(fault)
 
-    async def _call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> T:
+    async def _read(self, action: Callable[[Processor], T]) -> T:
+        return await self._call(lambda processor, _now: action(processor), during_slides=True)
+
+    async def _call(
+        self, action: Callable[[Processor, int], T], *, by_arrival: bool = False, during_slides: bool = False
+    ) -> T:
         await asyncio.to_thread(self._service.start)  # the first one creates a file
-        return await self._wait(self._service.call(action, by_arrival=by_arrival))
+        return await self._wait(self._service.call(action, by_arrival=by_arrival, during_slides=during_slides))
 
     @staticmethod
     async def _wait(future: Future[T]) -> T:

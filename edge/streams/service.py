@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -36,7 +35,7 @@ from edge.streams.kept_reports import KeptReports
 from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
-from edge.streams.processor import Processor
+from edge.streams.processor import Processor, SlideInProgress
 from edge.streams.report import Report
 from edge.streams.running_query import Follower
 from edge.streams.settings import StreamSettings
@@ -90,6 +89,10 @@ class StreamService:
         self._past = past
         self._starting = threading.Lock()
         self._actions = ActionQueue(clock)
+        self._put_off: list[Action] = []
+        """Actions that wait for the end of a slide."""
+        self._is_late = False
+        """Whether the present action has waited so."""
         self._thread: threading.Thread | None = None
         self._broken: EdgeError | None = None
         """Why no request can be served; None: they can."""
@@ -162,29 +165,37 @@ class StreamService:
             thread.join(timeout)
         return thread is None or not thread.is_alive()
 
-    def call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> Future[T]:
+    def call(
+        self, action: Callable[[Processor, int], T], *, by_arrival: bool = False, during_slides: bool = False
+    ) -> Future[T]:
         """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
 
-        `by_arrival`: the time of the arrival of the action, and not the present.
+        `by_arrival`: the time of the arrival of the action, and not the present. `during_slides`: it can run while a
+        large slide is in progress: it only reads, or adds elements; see `Processor.is_sliding`.
         """
         future: Future[T] = Future()
 
-        def run(arrival: int) -> None:
-            if not future.set_running_or_notify_cancel():
-                return
+        def run(arrival: int) -> bool:
+            if not future.running() and not future.set_running_or_notify_cancel():
+                return True
             try:
                 if self._broken is not None:
                     raise self._broken
-                now = arrival if by_arrival else self._clock.wall()
+                # What has waited for the end of a slide comes before the next one, even if that is due.
+                present = self._processor.time if self._is_late else self._clock.wall()
+                now = arrival if by_arrival else present
                 result = action(self._processor, max(now, self._processor.time))
+            except SlideInProgress:
+                return False
             except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
                 future.set_exception(contained(error))
             else:
                 future.set_result(result)
+            return True
 
         try:
             self.start()
-            self._actions.put(run)
+            self._actions.put(run, during_slides=during_slides)
         except EdgeError as error:
             future.set_exception(error)
         return future
@@ -200,7 +211,7 @@ class StreamService:
 
     def observers(self, query: str | None, access: Access) -> Future[list[StoredObserver]]:
         """Return the observers of a query of the client; None: all observers, for the gateway itself."""
-        return self.call(lambda _processor, _now: self._delivery.observers(query, access))
+        return self.call(lambda _processor, _now: self._delivery.observers(query, access), during_slides=True)
 
     def end_observer(self, query: str, observer: str, access: Access) -> Future[None]:
         """Remove an observer."""
@@ -216,11 +227,13 @@ class StreamService:
 
     def waiting(self, observer_id: str, most: int) -> list[StoredReport]:
         """See `edge.streams.callbacks.WaitingReports`. Blocks."""
-        return self.call(lambda _processor, _now: self._waiting.waiting(observer_id, most)).result()
+        read = self.call(lambda _processor, _now: self._waiting.waiting(observer_id, most), during_slides=True)
+        return read.result()
 
     def acknowledged(self, observer_id: str, number: int) -> None:
         """See `edge.streams.callbacks.WaitingReports`. Blocks."""
-        self.call(lambda _processor, _now: self._waiting.acknowledged(observer_id, number)).result()
+        note = self.call(lambda _processor, _now: self._waiting.acknowledged(observer_id, number), during_slides=True)
+        note.result()
 
     def subscribe(self, query: QueryRequest, sink: Sink, alias: str | None) -> Future[ActiveSubscription]:
         """Start a continuous query for one subscriber. The sink gets its first result before the future is done, and
@@ -274,7 +287,13 @@ class StreamService:
 
     def _put_change(self, action: Callable[[], None]) -> None:
         """Pass a change of live data to the thread."""
-        self._actions.put(lambda _arrival: None if self._broken is not None else action())
+
+        def run(_arrival: int) -> bool:
+            if self._broken is None:
+                action()
+            return True
+
+        self._actions.put(run)
 
     def _run(self, store: StreamStore) -> None:
         retry = Retry(_RETRY)
@@ -282,6 +301,8 @@ class StreamService:
             self._guarded("streams.not_restored", lambda: self._processor.restore(self._clock.wall()))
             while (actions := self._actions.take(self._pause(retry))) is not None:
                 self._work(actions, retry)
+            while self._put_off or self._is_sliding:
+                self._work((), retry)
             self._store_reports(retry)
         finally:
             if not self._actions.is_closed:
@@ -313,6 +334,8 @@ class StreamService:
         """Return the seconds until something is due."""
         if self._broken is not None:
             return _LONGEST_WAIT
+        if self._put_off or self._is_sliding:
+            return 0.0
         if retry.failures:
             return retry.failed()
         due = self._processor.due()
@@ -322,19 +345,42 @@ class StreamService:
 
     def _work(self, actions: Sequence[Action], retry: Retry) -> None:
         processor = self._processor
+        self._is_late = True
+        put_off = [action for action in self._put_off if not self._has_run(action)]
+        self._is_late = False
         for action in actions:
             # An element counts at the time at which it came, however long the actions before it take.
-            self._advance(action.arrival)
-            self._guarded("streams.failed", partial(action.run, action.arrival))
-        self._advance(self._actions.time())
-        if self._broken is None and processor.time - self._reviewed > _REVIEW:
+            if not self._is_sliding:
+                self._advance(action.arrival)
+            if not self._has_run(action):
+                put_off.append(action)
+        self._put_off = put_off
+        # A large slide goes on by one piece. Then the actions come again that have arrived meanwhile.
+        self._advance(put_off[0].arrival if put_off else self._actions.time())
+        if self._broken is None and not self._is_sliding and processor.time - self._reviewed > _REVIEW:
             self._reviewed = processor.time
             self._guarded("streams.failed", processor.review)
         self._guarded("streams.failed", lambda: self._store_reports(retry))
 
+    def _has_run(self, action: Action) -> bool:
+        if self._is_sliding and not action.during_slides:
+            return False
+        has_run = True
+
+        def run() -> None:
+            nonlocal has_run
+            has_run = action.run(action.arrival)
+
+        self._guarded("streams.failed", run)
+        return has_run
+
+    @property
+    def _is_sliding(self) -> bool:
+        return self._broken is None and self._processor.is_sliding
+
     def _advance(self, now: int) -> None:
         # While the disk fails, reports wait in memory: windows stand still before they fill it.
-        if self._broken is None and self._processor.pending_changes < _MOST_UNSTORED:
+        if self._is_sliding or (self._broken is None and self._processor.pending_changes < _MOST_UNSTORED):
             self._guarded("streams.failed", lambda: self._processor.advance(now))
 
     def _store_reports(self, retry: Retry) -> None:
@@ -355,7 +401,7 @@ class StreamService:
 
     def _refuse(self) -> None:
         self._actions.close()
-        for action in self._actions.take(0) or ():
+        for action in (*self._put_off, *(self._actions.take(0) or ())):
             action.run(action.arrival)
 
 

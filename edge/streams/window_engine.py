@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import count
+from typing import Final
 
 import pyoxigraph as ox
 
@@ -21,7 +22,11 @@ from edge.engine.subscriptions.explanation import Explanation
 from edge.protocol.errors import NotFound
 from edge.streams.live_data import Readers
 from edge.streams.model import WindowDefinition
+from edge.streams.slide_pieces import Move, SlidePieces
 from edge.streams.window_graph import WindowGraph
+
+_LARGEST_PIECE: Final = 1_000
+"""Triples of a piece of a slide, and about the number of queries that a piece changes."""
 
 
 class WindowEngine:
@@ -38,6 +43,8 @@ class WindowEngine:
         self._due: list[tuple[int, int, WindowGraph]] = []
         self._numbers = count(1)
         self._entries = count()
+        self._piece = _LARGEST_PIECE
+        """Triples of the next piece of a slide: fewer, if each of them changes many queries."""
         self.time = 0
         """Time of the last change, in microseconds since 1970."""
 
@@ -72,36 +79,60 @@ class WindowEngine:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
-    def slide(self, time: int) -> list[WindowGraph]:
+    def slide(self, time: int) -> Generator[int, None, list[WindowGraph]]:
         """Let each window slide once that is due at `time`. Return those that report.
 
         A window of counts may then be due again at this time: each of its slides has a report.
+
+        A slide of many elements changes the graphs in pieces. After each piece, this yields its work: the number of
+        triples, and that of the queries that it has changed.
         """
-        added: list[ox.Quad] = []
-        removed: list[ox.Quad] = []
+        moves: list[Move] = []
         reporting: list[WindowGraph] = []
         slid: set[WindowGraph] = set()
         while (due := self.due()) is not None and due <= time and self._due[0][2] not in slid:
             window = heapq.heappop(self._due)[2]
             slid.add(window)
             window.scheduled = None
-            reports, entering, leaving = window.slide(time)
-            added += entering
-            removed += leaving
-            if reports:
-                reporting.append(window)
+            slide = window.slide(time)
+            if slide is not None:
+                moves.append(Move(window, slide.entering, slide.leaving))
+                if slide.report:
+                    reporting.append(window)
             self.schedule(window)
-        # One change for all windows, so that a query over several of them is evaluated once.
         self.time = max(self.time, time)
-        self.change(added, removed)
+        # One change for all windows, so that a query over several of them is evaluated once.
+        pieces = SlidePieces(moves, _LARGEST_PIECE)
+        if pieces.is_large:
+            for _ in pieces.order():
+                yield _LARGEST_PIECE
+        while not pieces.is_done:
+            size, moved = pieces.take(self._piece)
+            changed = self._move(moved, settle=pieces.is_done)
+            if pieces.is_large:
+                self._piece = min(max(self._piece * _LARGEST_PIECE // max(changed, 1), 1), 2 * self._piece)
+                self._piece = min(self._piece, _LARGEST_PIECE)
+            yield size + changed
         return reporting
 
-    def change(self, added: Iterable[ox.Quad], removed: Iterable[ox.Quad]) -> None:
-        """Change the windows, and notify the queries. The quads are not there yet, or are there, respectively."""
+    def _move(self, moves: Iterable[Move], *, settle: bool) -> int:
+        added: list[ox.Quad] = []
+        removed: list[ox.Quad] = []
+        for window, entering, leaving in moves:
+            came, went = window.move(entering, leaving)
+            added += came
+            removed += went
+        return self.change(added, removed, settle=settle)
+
+    def change(self, added: Iterable[ox.Quad], removed: Iterable[ox.Quad], *, settle: bool = True) -> int:
+        """Change the windows, and notify the queries. The quads are not there yet, or are there, respectively.
+
+        `settle`: see `Engine.replay`. Returns the number of notifications.
+        """
         changes = ChangeSet(tuple(added), tuple(removed))
-        if changes:
-            for engine in self._engines.values():
-                engine.replay(changes, self.time)
+        if not changes and not settle:
+            return 0
+        return sum(engine.replay(changes, self.time, settle=settle) for engine in self._engines.values())
 
     def change_for(self, readers: Readers, added: Sequence[ox.Quad], removed: Sequence[ox.Quad]) -> None:
         """Change the live data that only the queries of some clients see, as `change` does."""

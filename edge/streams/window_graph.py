@@ -10,7 +10,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.streams.model import Element, ReportPolicy, WindowDefinition, WindowKind
-from edge.streams.slide import Window
+from edge.streams.slide import Slide, Window
 
 GRAPHS: Final = "urn:edge:window:"
 """Prefix of the graphs of windows."""
@@ -96,17 +96,15 @@ class WindowGraph(ElementGraph):
             return False
         return element.time <= missing - self.lateness - self.definition.size
 
-    def slide(self, time: int) -> tuple[bool, list[ox.Quad], list[ox.Quad]]:
-        """Let the next slide happen that is due at `time`. Returns whether it reports, and the quads that come and go.
+    def slide(self, time: int) -> Slide | None:
+        """Return the next slide that is due at `time`; None: none is. `move` with its elements changes the graph.
 
         A count window can have several at one time, each with a report.
         """
         slide = next(self.window.slides(time), None)
-        if slide is None:
-            return False, [], []
-        if self._counts_elements and slide.report and slide.entering:
+        if slide is not None and self._counts_elements and slide.report and slide.entering:
             self._batches.append(slide.entering[-1].number + 1)
-        return slide.report, *self.move(slide.entering, slide.leaving)
+        return slide
 
     def enter_late(self) -> tuple[list[ox.Quad], list[ox.Quad]]:
         """Let late elements enter the content of the last slide. Returns the quads that come and go."""

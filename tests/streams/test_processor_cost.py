@@ -8,6 +8,7 @@ from edge.engine.engine import Engine
 from edge.protocol.access import ANYBODY
 from edge.streams.processor import NewElement
 from edge.streams.running_query import RunningQuery
+from edge.streams.store import StreamStore
 
 __all__ = ["NoLiveData"]
 
@@ -17,9 +18,9 @@ def count_quads(monkeypatch):
     sizes: list[int] = []
     replay = Engine.replay
 
-    def counted(self, changes, at, *args):
+    def counted(self, changes, at, **options):
         sizes.append(len(changes.added) + len(changes.removed))
-        return replay(self, changes, at, *args)
+        return replay(self, changes, at, **options)
 
     monkeypatch.setattr(Engine, "replay", counted)
     return sizes
@@ -71,6 +72,57 @@ def test_queries_with_other_constants_share_a_window(monkeypatch):
     assert sizes == [1]
     assert {report.query: len(report.rows) for report in processor.store_reports()}["q7"] == 1
     processor.close()
+
+
+def test_a_large_slide_is_cut_into_turns_in_which_elements_come(monkeypatch, tmp_path):
+    """No turn does more than the work of some pieces. What came in between is durable, and in the next report.
+
+    The process ends in the middle of the second slide: its reports are made again, each once.
+    """
+    store = StreamStore(tmp_path)
+    processor = make(store=store)
+    for number in range(150):
+        text = query("[RANGE PT2S TUMBLING]", name=f"q{number}", body=f"<urn:a{number}> <urn:v> ?v", select="SELECT ?v")
+        processor.register(f"q{number}", text, ANYBODY, BEGIN)
+    reports, values = [], iter(range(100_000))
+    sizes = count_quads(monkeypatch)
+    for end in (2, 4, 6):
+        for begin in range(0, 1_500, 500):
+            now = BEGIN + (end - 1) * SECOND
+            new = [NewElement(triple(next(values), f"a{number % 150}"), now) for number in range(begin, begin + 500)]
+            processor.advance(now)
+            processor.add("s", new, ANYBODY, now)
+        now, turns = BEGIN + end * SECOND, 0
+        sizes.clear()
+        while not processor.advance(now):
+            turns += 1
+            assert processor.is_sliding
+            assert not processor.store_reports()
+            assert sum(sizes) <= 1_000
+            sizes.clear()
+            if turns == 2:
+                later = now + turns
+                assert processor.add("s", [NewElement(triple(-end, "a7"))], ANYBODY, later).elements == 1
+            if turns == 3 and end == 4:
+                processor.close()
+                store.close()
+                store = StreamStore(tmp_path)
+                processor = make(store=store, restored=now)
+                sizes.clear()
+        assert turns >= 2
+        reports += processor.store_reports()
+    found = {number: [] for number in range(150)}
+    for report in reports:
+        assert report.number == len(found[int(report.query[1:])]) + 1
+        found[int(report.query[1:])].append((report.time - BEGIN) // SECOND)
+    assert all(times == [2, 4, 6] for times in found.values())
+    assert [sorted(int(row[0].value) for row in each.rows) for each in reports if each.query == "q7"] == [
+        list(range(7, 1_500, 150)),
+        [-2, *range(1_507, 3_000, 150)],
+        [-4, *range(3_007, 4_500, 150)],
+    ]
+    processor.close()
+    store.close()
 
 
 def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):

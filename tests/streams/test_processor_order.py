@@ -34,10 +34,13 @@ class NoLiveData:
         return [], lambda: None
 
 
-def make(lateness=0, begin=BEGIN):
+def make(lateness=0, begin=BEGIN, store=None, restored=None):
     engine = lambda: make_engine(EngineSettings())  # noqa: E731
     settings = StreamSettings(max_lateness=lateness)
-    processor = Processor(settings, StreamStore(None), engine, NoLiveData(), lambda access: access)
+    processor = Processor(settings, store or StreamStore(None), engine, NoLiveData(), lambda access: access)
+    if restored is not None:
+        processor.restore(restored)
+        return processor
     processor.advance(begin)
     processor.put_stream("s", None, ANYBODY)
     return processor

@@ -7,5 +7,6 @@ the elements that come, the windows of queries, time, registration; `processor` 
 from edge.streams.processor.element_limits import NewElement
 from edge.streams.processor.elements import Accepted
 from edge.streams.processor.processor import Processor
+from edge.streams.processor.slide_in_progress import SlideInProgress
 
-__all__ = ["Accepted", "NewElement", "Processor"]
+__all__ = ["Accepted", "NewElement", "Processor", "SlideInProgress"]

@@ -38,24 +38,36 @@ class Committer:
         self._pending_changes = pending_changes
         self._clock = clock
         self._cleaned = clock.time
+        self.is_cleaning = False
+        """Whether more can be removed from the store: the next commit goes on."""
         self.durable: list[Report] = []
         """Durable reports that `take_reports` has not returned."""
 
     def take_reports(self) -> list[Report]:
-        """Make the reports durable, and return them. After `StorageFailed` a later call returns them."""
-        if self._pending_changes.number or self._is_cleaning:
+        """Make the reports durable, and return them. After `StorageFailed` a later call returns them.
+
+        Those of a slide in progress become durable together, after its end.
+        """
+        if self._pending_changes.is_complete and (self._pending_changes.number or self._must_clean):
             self.commit()
         reports, self.durable = self.durable, []
         return reports
 
     @property
-    def _is_cleaning(self) -> bool:
-        return self._clock.time >= self._cleaned + _CLEANING
+    def _must_clean(self) -> bool:
+        return self.is_cleaning or self._clock.time >= self._cleaned + _CLEANING
 
     def commit(self, change: Callable[[], None] = lambda: None) -> None:
-        """Make the reports and the state of this time durable, together with a further change."""
-        time, is_cleaning = self._clock.time, self._is_cleaning
-        unneeded = cleaning(self._streams, self._queries, self._users, time) if is_cleaning else NOTHING
+        """Make the reports and the state of this time durable, together with a further change.
+
+        While a slide is in progress, only the further change: after a crash, the slide is made again.
+        """
+        if not self._pending_changes.is_complete:
+            with self._store.transaction():
+                change()
+            return
+        time, cleans = self._clock.time, self._must_clean
+        unneeded = cleaning(self._streams, self._queries, self._users, time) if cleans else NOTHING
         with self._store.transaction():
             self._pending_changes.store(self._store)
             self._store.set_time(time)
@@ -65,7 +77,8 @@ class Committer:
         self.durable += self._pending_changes.reports
         self._pending_changes.clear()
         unneeded.finish()
-        if is_cleaning:
+        self.is_cleaning = not unneeded.is_done
+        if cleans:
             self._cleaned = time
 
     def forget_query(self, query: RunningQuery) -> None:

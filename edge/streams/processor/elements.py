@@ -11,7 +11,7 @@ import pyoxigraph as ox
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden, InvalidRequest
 from edge.streams.encoding import serialized
-from edge.streams.model import Element
+from edge.streams.model import Element, ReportPolicy, WindowKind
 from edge.streams.processor.committer import Committer
 from edge.streams.processor.corrector import Corrector
 from edge.streams.processor.element_limits import NewElement, check_size, read_element
@@ -19,6 +19,7 @@ from edge.streams.processor.lateness import missing
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
+from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.report import Report
 from edge.streams.settings import StreamSettings
@@ -76,7 +77,11 @@ class Elements:
         return self.add(stream, elements, max(now, self._clock.time))
 
     def add(self, stream: Stream, elements: Sequence[NewElement], now: int) -> Accepted:
-        """Add elements to any stream; they are durable at the return. Raises as `post`."""
+        """Add elements to any stream; they are durable at the return. Raises as `post`.
+
+        Also raises `SlideInProgress` if a slide is in progress and an element is late, or arrives later than its time
+        and a window depends on the arrival: the time of the arrival is not durable before the slide.
+        """
         accepted = [
             read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
         ]
@@ -86,6 +91,8 @@ class Elements:
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
         too_late = [LateElement(each.number, each.time, now, graph) for each, graph, missing in stored if missing > 0]
+        if not self._pending_changes.is_complete and (late or too_late or _arrives_later(stream, stored, now)):
+            raise SlideInProgress
         last = stream.number + len(accepted)
 
         def store() -> None:
@@ -145,3 +152,13 @@ class Elements:
         for window in stream.windows:
             self._engine.schedule(window)
         self._pending_changes.note_elements(stream)
+
+
+def _arrives_later(stream: Stream, elements: Iterable[StoredElement], now: int) -> bool:
+    """Return whether a window depends on the arrival of elements that has a later time than they have."""
+    depends = any(
+        window.definition.report is ReportPolicy.CHANGE
+        or window.definition.kind in (WindowKind.COUNT, WindowKind.TRIPLES)
+        for window in stream.windows
+    )
+    return depends and any(each.element.time < now for each in elements)

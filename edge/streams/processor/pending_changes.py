@@ -17,6 +17,8 @@ class PendingChanges:
     def __init__(self, waiting: Callable[[Report], bytes | None]) -> None:
         """`waiting`: returns the content of a new report if an observer waits for it, so that it has to be stored."""
         self._waiting = waiting
+        self.is_complete = True
+        """False while a slide is in progress: what it has made so far must not be stored without the rest."""
         self._reports: list[tuple[RunningQuery, Report]] = []
         self._derived: list[tuple[Stream, StoredElement]] = []
         self._fresh: dict[Stream, None] = {}

@@ -108,12 +108,23 @@ class Processor:
         return self._clock.behind
 
     def due(self) -> int | None:
-        """Return the time at which `advance` has something to do; None if nothing is due."""
+        """Return the time at which `advance` or `store_reports` has something to do; None if nothing is due."""
+        if self.is_sliding or self._committer.is_cleaning:
+            return self.time
         return self._window_advance.due()
 
     def advance(self, now: int) -> bool:
         """Let all windows slide up to and including `now`, and collect the reports. See `WindowAdvance.advance`."""
         return self._window_advance.advance(now)
+
+    @property
+    def is_sliding(self) -> bool:
+        """Whether a slide is in progress, which further calls of `advance` continue.
+
+        Meanwhile streams and queries can be read. `add` raises `SlideInProgress` if the elements have to wait. Other
+        changes have to wait in any case.
+        """
+        return self._window_advance.is_sliding
 
     @property
     def pending_changes(self) -> int:
@@ -153,7 +164,12 @@ class Processor:
         return self._streams.visible(access)
 
     def add(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
-        """Add elements of a client to a stream. `advance` comes next. See `Elements.post`."""
+        """Add elements of a client to a stream. `advance` comes next. See `Elements.post`.
+
+        Raises `SlideInProgress` if they have to wait for its end.
+        """
+        times = [now if each.time is None else each.time for each in elements]
+        self._window_advance.admit(now, min(times, default=now))
         self._window_advance.settle()
         return self._elements.post(identifier, elements, access, now)
 

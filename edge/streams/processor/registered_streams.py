@@ -61,6 +61,11 @@ class RegisteredStreams:
         """All streams."""
         return self._streams
 
+    @property
+    def has_chains(self) -> bool:
+        """Whether a query reads the results of another one."""
+        return any(stream.query and stream.windows for stream in self._streams.values())
+
     def awaited(self) -> dict[str, list[WindowDefinition]]:
         """Return the windows of the queries that have not begun since the start, by the IRIs of their streams."""
         found: dict[str, list[WindowDefinition]] = {}

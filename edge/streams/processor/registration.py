@@ -17,6 +17,7 @@ from edge.streams.processor.query_windows import QueryWindows
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
+from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
@@ -63,7 +64,7 @@ class QueryRegistration:
         `TooManyRequests`, `StorageFailed`, and errors of the subscription.
         """
         check_name(name)
-        self._window_advance.advance(now)
+        self._advance(now)
         # Its first reports come after this time, also if the process ends at once.
         self._committer.commit()
         now = self._clock.time
@@ -107,7 +108,7 @@ class QueryRegistration:
 
         Raises the errors of `register`.
         """
-        self._window_advance.advance(now)
+        self._advance(now)
         now = max(now, self._clock.time)
         parsed_query = self._read(text, now)
         self._check_windows(parsed_query, access)
@@ -162,6 +163,11 @@ class QueryRegistration:
         with self._store.transaction():
             self._store.pause(name, paused=paused)
         query.paused = paused
+
+    def _advance(self, now: int) -> None:
+        self._window_advance.advance(now)
+        if self._window_advance.is_sliding:
+            raise SlideInProgress
 
     def _read(self, text: str, now: int) -> ContinuousQuery:
         return read_query_text(text, now, self._settings.origin)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from edge.streams.processor.elements import Elements
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
+from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.window_engine import WindowEngine
@@ -16,6 +18,11 @@ _PAUSE: Final = 60_000_000
 _MANY: Final = 1_000
 """Slides and reports after which a turn ends: requests come before the next turn. After so many slides, reports of
 windows that stayed empty are left out, too: the clock has jumped."""
+
+_LARGEST_TURN: Final = 1_000
+"""Work of a slide after which a turn ends: triples, changes of results, and reports."""
+_REPORTS: Final = 1_000
+"""Reports of one piece of a slide."""
 
 
 class WindowAdvance:
@@ -36,7 +43,16 @@ class WindowAdvance:
         self._elements = elements
         self._pending_changes = pending_changes
         self._clock = clock
+        self._present: tuple[int, Iterator[int]] | None = None
+        """Time and further pieces of the slide in progress."""
+        self._work = 0
+        """Work that the last call did for the last slide."""
         engine.time = clock.time
+
+    @property
+    def is_sliding(self) -> bool:
+        """Whether a slide is in progress: the windows have slid, and further calls of `advance` make the reports."""
+        return self._present is not None
 
     def due(self) -> int | None:
         """Return the time at which `advance` has something to do; None if nothing is due."""
@@ -45,28 +61,69 @@ class WindowAdvance:
     def advance(self, now: int) -> bool:
         """Let all windows slide up to and including `now`, and collect the reports.
 
-        Returns whether that is done. With very many slides and reports, further calls continue it.
+        Returns whether that is done. With very many slides and reports, further calls continue it, also within a slide.
         """
         clock = self._clock
         clock.compare(now)
         now = max(now, clock.time)
-        if now - clock.time > _PAUSE:
+        if now - clock.time > _PAUSE and not self.is_sliding:
             self._skip(now)
-        slides = work = 0
+        slides = 0
+        # After a slide in progress, the turn ends: its reports become durable before the next slide begins.
+        work = _MANY if self.is_sliding else 0
         last, is_done = clock.time, True
-        while (time := self._engine.due()) is not None and time <= now:
+        while (present := self._present or self._next(now)) is not None:
+            time, pieces = present
             # Only between two times: windows that slide at the same time may belong to one report.
-            if work >= _MANY and time > last:
+            if self._present is None and work >= _MANY and time > last:
                 if slides >= _MANY:
                     self._skip(now)
                 now, is_done = last, False
                 break
-            last = max(last, time)
+            self._present, last = present, max(last, time)
             slides += 1
-            work += 1 + self._slide(time)
+            work += 1
+            if not self._continue(pieces):
+                self._pause(last)
+                return False
+            work += self._work
+            self._present = None
         clock.time = self._engine.time = now
+        self._pending_changes.is_complete = True
         self._pending_changes.take_elements()
         return is_done
+
+    def _next(self, now: int) -> tuple[int, Iterator[int]] | None:
+        time = self._engine.due()
+        return None if time is None or time > now else (time, self._slide(time))
+
+    def _continue(self, pieces: Iterator[int]) -> bool:
+        """Continue a slide. Returns whether it is done: a large one needs several calls."""
+        self._work = 0
+        for done in pieces:
+            self._work += done
+            if self._work >= _LARGEST_TURN:
+                return False
+        return True
+
+    def _pause(self, time: int) -> None:
+        """Interrupt the slide of a time. Elements can come meanwhile: see `admit`."""
+        self._clock.time = max(self._clock.time, time)
+        self._pending_changes.is_complete = False
+
+    def admit(self, now: int, first: int) -> None:
+        """Let elements come at a time, also during a slide, as if it was done.
+
+        `first`: the earliest of their times. Raises `SlideInProgress` if they have to wait for the end of the slide:
+        they are late for it, or other windows have to slide or to get results before they come.
+        """
+        if self._present is None:
+            return
+        due = self._engine.due()
+        is_next = due is None or due > now
+        if not is_next or first <= self._present[0] or self._streams.has_chains:
+            raise SlideInProgress
+        self._clock.time = max(self._clock.time, now)
 
     def settle(self) -> None:
         """Let the windows slide that are due now because of elements that have come. To be called before others come.
@@ -74,14 +131,20 @@ class WindowAdvance:
         A window of counts can be due again at once, each time with a report.
         """
         while (time := self._engine.due()) is not None and time <= self._clock.time:
-            self._slide(time)
+            for _ in self._slide(time):
+                pass
 
-    def _slide(self, time: int) -> int:
-        """Let the windows slide that are due at a time. Returns the number of queries that have reported."""
-        reporting = self._engine.slide(time)
+    def _slide(self, time: int) -> Iterator[int]:
+        """Let the windows slide that are due at a time. Yields the work of each piece: see `WindowEngine.slide`.
+
+        Also yields the number of queries that have reported, after so many of them that a turn may end.
+        """
+        reporting = yield from self._engine.slide(time)
         # A query over several of these windows reports once; a dict, unlike a set, has the same order in each run.
         queries = {query: None for window in reporting for query in self._users.of(window)}
-        for query in queries:
+        for number, query in enumerate(queries, 1):
+            if not number % _REPORTS:
+                yield _REPORTS
             # A window that several queries share may still have to slide for the time before the newest of them.
             if query.state != "running" or time < query.begun:
                 continue
@@ -92,7 +155,7 @@ class WindowAdvance:
                 self._pending_changes.add_report(query, report)
                 if not query.is_subscription and (output := query.output_stream) is not None:
                     self._elements.derive(self._streams.by_iri[output], report)
-        return len(queries)
+        yield len(queries) % _REPORTS
 
     def _skip(self, now: int) -> None:
         """Leave out the reports of windows that stayed empty while the process did not run."""
