@@ -45,6 +45,7 @@ _MEANINGS: Final = {
     "sent_per_s": f"elements a second that were acknowledged; {_RATE:,} are wanted",
     "acknowledged_p50_ms": f"message of {_MESSAGE} elements to its acknowledgement, p50, ms",
     "acknowledged_p99_ms": "the same, p99",
+    "acknowledged_most_ms": "the same, the longest",
     "element_cpu_us": "processor time of an element, us",
     "element_bytes": "bytes written to the disk for an element",
     "report_p50_ms": "end of a window to the report at an observer, p50, ms",
@@ -134,6 +135,7 @@ class _Load:
             "sent_per_s": elements / duration,
             "acknowledged_p50_ms": _quantile(waits, 50),
             "acknowledged_p99_ms": _quantile(waits, 99),
+            "acknowledged_most_ms": max(waits),
             "element_cpu_us": 1e6 * (self.gateway.cpu_seconds - cpu) / elements,
             "element_bytes": (self._written() - written) / elements,
         }
