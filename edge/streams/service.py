@@ -181,7 +181,7 @@ class StreamService:
             try:
                 if self._broken is not None:
                     raise self._broken
-                # What has waited for the end of a slide comes before the next one, even if that is due.
+                # An action that has waited for the end of a slide comes before the next one, even if that is due.
                 present = self._processor.time if self._is_late else self._clock.wall()
                 now = arrival if by_arrival else present
                 result = action(self._processor, max(now, self._processor.time))

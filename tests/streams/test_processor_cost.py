@@ -75,7 +75,7 @@ def test_queries_with_other_constants_share_a_window(monkeypatch):
 
 
 def test_a_large_slide_is_cut_into_turns_in_which_elements_come(monkeypatch, tmp_path):
-    """No turn does more than the work of some pieces. What came in between is durable, and in the next report.
+    """No turn does more than the work of some pieces. Elements that came in between are in the next report.
 
     The process ends in the middle of the second slide: its reports are made again, each once.
     """

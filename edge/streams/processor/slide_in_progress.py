@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class SlideInProgress(Exception):
-    """A slide is in progress, and what was to be done has to wait for its end. Nothing has changed."""
+    """A slide is in progress, and the action has to wait for its end. Nothing has changed."""
