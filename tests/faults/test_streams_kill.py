@@ -294,7 +294,10 @@ async def test_each_window_is_reported_once(gateway, mosquitto):
                 assert await asyncio.to_thread(sender.post, base)
             await eventually(lambda: fail() or is_complete(followers), "all reports")
             assert all(each.connections > KILLS for each in followers)
-            assert all(each.cut > EACH_CUT for each in followers), "each connection is cut at least once"
+            # The last report may be the first one after which a connection is cut, which comes after it.
+            await eventually(
+                lambda: fail() or all(each.cut > EACH_CUT for each in followers), "a cut of each connection"
+            )
         async with following(endpoints) as (again, fail):
             for each in again:
                 each.after = {"after": 0}
