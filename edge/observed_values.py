@@ -99,7 +99,8 @@ def desired_value(text: str, settable: Settable) -> ox.Literal:
     if found is None:
         shown = text.strip()
         shown = shown if len(shown) <= 50 else f"{shown[:50]}…"
-        if isinstance(given, Decimal) and number_text(given) is None:
+        is_chosen = settable.get("kind") in ("switch", "choice")
+        if isinstance(given, Decimal) and not is_chosen and _within(given, settable) and number_text(given) is None:
             raise InvalidRequest(f"{shown} is not possible: {NOT_A_DOUBLE}")
         raise InvalidRequest(f"{shown} is not possible; send {possible(settable)} as JSON")
     return found
