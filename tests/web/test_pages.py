@@ -91,8 +91,33 @@ async def test_what_a_device_says_about_itself_is_folded_away(page):
 
 async def test_names_of_values_do_not_repeat_the_name_of_their_group(page):
     call = "import('/model/names.js').then(({ labelAt }) => [labelAt('State of lamp', 'State'),"
-    call += " labelAt('Temperature of Kitchen', 'Kitchen'), labelAt('Kitchen temperature', 'kitchen')].join('|'))"
-    assert await page.evaluate(call) == "Lamp|Temperature|Temperature"
+    call += " labelAt('Temperature of Kitchen', 'Kitchen'), labelAt('Kitchen temperature', 'kitchen'),"
+    call += " labelAt('wind_avg of Acme-W 5', 'Acme-W/5'), labelAt('Power of plug (ENERGY)', 'plug'),"
+    call += " labelAt('light_level', 'attic'), labelAt('Level (north)', 'Level (north)')].join('|'))"
+    expected = "Lamp|Temperature|Temperature|Wind avg|Power (ENERGY)|light level|Level (north)"
+    assert await page.evaluate(call) == expected
+
+
+async def test_a_device_with_an_identifier_has_the_name_of_its_mapping(house, page):
+    bench = "urn:sepa-edge:lorawan:0102030405060708"
+    house.update(
+        "PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>"
+        f" PREFIX qudt: <http://qudt.org/1.1/schema/qudt#> INSERT DATA {{"
+        f" <{bench}> a sosa:Sensor ; rdfs:label 'bench 12' ."
+        f" <{bench}/battery_ok> a sosa:Observation ; rdfs:label 'battery_ok of bench 12' ;"
+        f" sosa:madeBySensor <{bench}> ;"
+        " sosa:observedProperty <urn:sepa-edge:property:battery_ok> ;"
+        " sosa:hasFeatureOfInterest <urn:sepa-edge:place:0102030405060708> ;"
+        " sosa:hasResult [ a qudt:QuantityValue ; qudt:numericValue 0 ] }"
+    )
+    card = "document.querySelector('[data-place$=\"place:0102030405060708\"]')"
+    await page.wait_for(f"{card}?.querySelector('h2').textContent === 'bench 12'")
+    await page.wait_for(f"{card}.querySelector('.mark')?.textContent.startsWith('bench 12: ')")
+    house.update(
+        f"DELETE {{ ?q ?p ?o }} WHERE {{ <{bench}/battery_ok> <{SOSA}hasResult> ?q . ?q ?p ?o }} ;"
+        f" DELETE WHERE {{ <{bench}/battery_ok> ?p ?o }} ; DELETE WHERE {{ <{bench}> ?p ?o }}"
+    )
+    await page.wait_for(f"{card} === null")
 
 
 async def test_true_and_false_are_words(page):
@@ -217,6 +242,7 @@ async def test_a_device_is_renamed_and_gets_its_old_name_back(house, page):
 
     await rename('Above the "stove" \\ ’', 'Above the "stove" \\ ’')
     assert house.ask(f"<{KITCHEN}> a <http://www.w3.org/ns/sosa/Platform>")
+    assert await page.evaluate("document.querySelector('.path span').textContent") == 'Above the "stove" \\ ’'
     await rename("", "kitchen sensor")
     assert not house.ask(f"<{KITCHEN}> <http://www.w3.org/2000/01/rdf-schema#label> ?name")
 

@@ -7,7 +7,7 @@ const LOW_BATTERY = 15;  // per cent
 const SILENT = 24 * 3600e3;  // ms without any value of a device
 
 const DIAGNOSTIC = new Set([
-  "available", "battery", "battery_low", "linkquality", "link_quality", "rssi", "snr", "signal", "wifi_signal",
+  "available", "battery", "battery_low", "battery_ok", "linkquality", "link_quality", "rssi", "snr", "signal", "wifi_signal",
   "uptime", "model", "manufacturer", "firmware", "update", "update_available", "connectivity", "ip", "ssid", "mac", "loadavg", "heap", "vcc",
 ]);
 
@@ -51,15 +51,33 @@ export function placeOf(entry) {
   return (own && places.value.get(entry.device)) || entry.place;
 }
 
-/** The name of a device: the one that a user gave it, or the end of its IRI. */
+/** The name of a device: the one that a user or a mapping gave it, or the end of its IRI. */
 export function deviceName(device) {
   return names.value.get(device) ?? readableName(device);
+}
+
+/** IRI of a place -> name of the only device in it, after which the place is called: `urn:…:place:ID` of `urn:…:ID`. */
+const placeNames = computed(() => {
+  const found = new Map();
+  if (!names.value.size) return found;
+  version.value;
+  for (const entry of entries.values()) {
+    const place = placeOf(entry), name = names.value.get(entry.device);
+    const called = name !== undefined && localName(place) === localName(entry.device) && (!found.has(place) || found.get(place) === name);
+    found.set(place, called ? name : undefined);
+  }
+  return found;
+});
+
+/** The name of a place: of its device, if the place is called after it, or the end of its IRI. */
+export function placeName(place) {
+  return placeNames.value.get(place) ?? readableName(place);
 }
 
 /** The place, the device and the label of an entry: its name among all values. */
 export function fullName(entry) {
   const place = placeOf(entry);
-  return [place && readableName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).join(" › ");
+  return [place && placeName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).join(" › ");
 }
 
 /** IRI of the device -> {offline, silentSince, battery}, for those that need attention. Looks every five seconds. */
@@ -80,6 +98,7 @@ function troubleOf(members, at) {
     if (name === "available" && ["false", "0", "offline"].includes(value.toLowerCase())) offline = true;
     if (name === "battery" && entry.unit === "%" && value !== "" && Number(value) <= LOW_BATTERY) battery = Number(value);
     if (name === "battery_low" && (value === "true" || value === "1")) battery ??= "low";
+    if (name === "battery_ok" && value !== "" && (value === "false" || Number(value) === 0)) battery ??= "low";  // rtl_433
   }
   const silentSince = Number.isFinite(newest) && at - newest > SILENT ? newest : undefined;
   return offline || silentSince !== undefined || battery !== undefined ? { offline, silentSince, battery } : undefined;

@@ -3,14 +3,15 @@
 import { batch, signal } from "../ui.js";
 import { connection, subscribe } from "./connection.js";
 import { QUERY, VALUES } from "./first_connection.js";
-import { deviceOf, localName } from "./names.js";
+import { deviceOf, localName, readableName } from "./names.js";
 import { Observations } from "./observations.js";
 import { language } from "./text.js";
 import { unitSymbol } from "./values.js";
 
-const NAMES = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
+/** Names of devices: those that users gave (sosa:Platform), and those of mappings (sosa:Sensor). */
+const NAMES = (type) => `PREFIX sosa: <http://www.w3.org/ns/sosa/>
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
-SELECT ?device ?name WHERE { ?device a sosa:Platform ; rdfs:label ?name }`;
+SELECT ?device ?name WHERE { ?device a sosa:${type} ; rdfs:label ?name }`;
 
 const PAUSE = 50, LONG_PAUSE = 100;  // ms; the page changes once for all notifications within this time
 const MANY = 20;  // changes at a time from which the pause is long: drawing takes most of the time
@@ -21,14 +22,14 @@ const MANY = 20;  // changes at a time from which the pause is long: drawing tak
 export const entries = new Map();
 /** Increases when the entries themselves change, not only their values. */
 export const version = signal(0);
-/** Names that users gave to devices, by IRI. */
+/** Names of devices that do not follow from their IRIs: of users, and of mappings (`sensor_label`). By IRI. */
 export const names = signal(new Map());
 /** Whether the first result has arrived since the page was opened. */
 export const known = signal(false);
 /** The current time in milliseconds, every 5 seconds. */
 export const now = signal(Date.now());
 
-const labels = new Map();  // device IRI -> its labels, by text and language
+const labels = { Platform: new Map(), Sensor: new Map() };  // by type: device IRI -> its labels, by text and language
 const observations = new Observations();
 let changed = new Set();
 let created = 0;
@@ -96,29 +97,41 @@ export function forgetAll() {
   entries.clear();
   batch(() => {
     known.value = false;
-    beginNames();
+    for (const type of Object.keys(labels)) beginNames(type);
     version.value += 1;
   });
 }
 
-function beginNames() {
-  labels.clear();
-  names.value = new Map();
+function beginNames(type) {
+  labels[type].clear();
+  publishNames();
 }
 
-function changeNames(removed, added) {
-  for (const { device, name } of removed) labels.get(device.value)?.delete(labelKey(name));
+function changeNames(type, removed, added) {
+  const known = labels[type];
+  for (const { device, name } of removed) known.get(device.value)?.delete(labelKey(name));
   for (const { device, name } of added) {
-    if (!labels.has(device.value)) labels.set(device.value, new Map());
-    labels.get(device.value).set(labelKey(name), name);
+    if (!known.has(device.value)) known.set(device.value, new Map());
+    known.get(device.value).set(labelKey(name), name);
   }
+  publishNames();
+}
+
+function publishNames() {
   const next = new Map();
-  for (const [device, all] of labels) {
+  for (const [device, all] of [...labels.Sensor, ...labels.Platform]) {  // the name of a user replaces that of a mapping
     const visible = [...all.values()].filter(({ value }) => /[\p{L}\p{N}\p{P}\p{S}]/u.test(value));
     const best = visible.find((each) => each["xml:lang"]?.startsWith(language)) ?? visible.find((each) => !each["xml:lang"]) ?? visible[0];
-    if (best) next.set(device, best.value);
+    if (best && best.value !== readableName(device)) next.set(device, best.value);
   }
-  names.value = next;
+  const before = names.peek();
+  const same = next.size === before.size && [...next].every(([device, name]) => before.get(device) === name);
+  if (!same) names.value = next;
+}
+
+/** Whether a user gave the device its name. */
+export function isRenamed(device) {
+  return names.value.has(device) && labels.Platform.get(device)?.size > 0;
 }
 
 function labelKey(name) {
@@ -126,6 +139,11 @@ function labelKey(name) {
 }
 
 subscribe(VALUES, QUERY, { begin, change });
-subscribe("devices", NAMES, { begin: beginNames, change: changeNames });
+for (const type of Object.keys(labels)) {
+  subscribe(`devices ${type}`, NAMES(type), {
+    begin: () => beginNames(type),
+    change: (removed, added) => changeNames(type, removed, added),
+  });
+}
 connection.subscribe(({ state }) => state === "locked" && forgetAll());
 setInterval(() => { now.value = Date.now(); }, 5000);

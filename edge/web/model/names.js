@@ -30,15 +30,29 @@ export function deviceOf(sensor) {
 }
 
 /** A label without the name of the card it stands on: "Temperature of Kitchen" is "Temperature" in the kitchen, and "Kitchen"
- *  among the temperatures. */
+ *  among the temperatures. Identifiers in it are readable: "wind_avg" is "wind avg". What stands in brackets at its end stays. */
 export function labelAt(label, name) {
-  const end = name.toLowerCase(), text = label.replaceAll("_", " "), lower = text.toLowerCase();
+  const brackets = / \([^()]*\)$/.exec(label)?.[0] ?? "";
+  const text = label.replaceAll("_", " ");
+  if (!brackets) return without(text, name);
+  const short = text.slice(0, -brackets.length);
+  const rest = without(short, name);
+  return rest === short ? without(text, name) : rest + text.slice(-brackets.length);
+}
+
+/** In the names of devices, slashes divide what blanks divide in their labels. */
+function comparable(text) {
+  return text.toLowerCase().replaceAll("_", " ").replaceAll("/", " ");
+}
+
+function without(label, name) {
+  const end = comparable(name), lower = comparable(label);
   if (end.length < 2 || lower.length !== label.length) return label;
   let rest = "";
   for (const word of [" of ", " at ", " in ", ", ", " – ", " - "]) {
     if (lower.endsWith(word + end)) rest = label.slice(0, -(word + end).length);
   }
-  for (const word of [" ", " of ", " at ", " in ", "/", ": ", ", ", " – ", " - "]) {
+  for (const word of [" ", " of ", " at ", " in ", ": ", ", ", " – ", " - "]) {
     if (lower.startsWith(end + word)) rest = label.slice((end + word).length);
   }
   rest = rest.trim();

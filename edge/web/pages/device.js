@@ -1,10 +1,10 @@
 // One device, or one value without a device: chart, all values, name, RDF, and actions.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
-import { about, deviceName, devices, isDiagnostic, placeOf } from "../model/devices.js";
+import { about, deviceName, devices, isDiagnostic, placeName, placeOf } from "../model/devices.js";
 import { query, update } from "../model/gateway.js";
 import { health, keepsRecent } from "../model/health.js";
-import { entries, known, names, version } from "../model/live.js";
+import { entries, isRenamed, known, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
 import { sources } from "../model/sources.js";
 import { compare, t } from "../model/text.js";
@@ -36,7 +36,7 @@ function Device({ device, value }) {
   if (!chosen) return known.value && html`<h1>${name}</h1><p class="note">${t("device.gone")}</p><p><a href="#/">${t("device.back")}</a></p>`;
   const place = placeOf(chosen);
   const named = !members.some(({ blank }) => blank);  // SPARQL cannot address blank nodes
-  return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${readableName(place)}</span>`}</p>
+  return html`<p class="path"><a href="#/">${t("overview.title")}</a>${place && html`<b aria-hidden="true">›</b><span dir="auto">${placeName(place)}</span>`}</p>
     <h1 dir="auto">${name}</h1>
     <${About} ...${told} source=${sources(health.value).find((each) => each.device === device)} />
     <p class="marks">${marksOf(device).map((text) => html`<span class="mark">${text}</span>`)}</p>
@@ -44,7 +44,7 @@ function Device({ device, value }) {
     <h2 id="chosen" dir="auto">${chosen.label}</h2>
     ${may("query") && keepsRecent() && html`<${RecentValues} key=${chosen.id} entry=${chosen} />`}
     <h2>${t("device.values")}</h2>
-    <${Tiles} entries=${sorted} card=${place ? readableName(place) : name} first />
+    <${Tiles} entries=${sorted} card=${place ? placeName(place) : name} first />
     ${device && named && may("update") && html`<${Rename} device=${device} name=${name} />`}
     ${named && may("query") && html`<${Turtle} entries=${members} device=${device} />`}
     ${named && may("update") && html`<${Forget} entries=${members} name=${name} />`}`;
@@ -82,7 +82,7 @@ function Rename({ device, name }) {
       <input id="device-name" name="name" defaultValue=${name} maxlength="200" autocomplete="off" />
       <button type="submit">${t("device.save")}</button>
     </form>
-    ${names.value.has(device) && html`<p>${t("device.rename.undo", { name: readableName(device) })}</p>`}
+    ${isRenamed(device) && html`<p>${t("device.rename.undo", { name: readableName(device) })}</p>`}
     ${problem}
   </details>`;
 }

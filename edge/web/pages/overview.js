@@ -1,9 +1,8 @@
 // All current values: searched, grouped, sorted; diagnostics folded away.
 import { batch, computed, html, signal, useEffect, useRef, useSignal } from "../ui.js";
-import { deviceName, isDiagnostic, placeOf, troubles } from "../model/devices.js";
+import { deviceName, isDiagnostic, placeName, placeOf, troubles } from "../model/devices.js";
 import { endTour, hasDevice, touring } from "../model/first_visit.js";
 import { entries, known, now, version } from "../model/live.js";
-import { readableName } from "../model/names.js";
 import { ago, compare, loadTexts, t } from "../model/text.js";
 import { propertyName } from "../model/values.js";
 import { Strip } from "../parts/strip.js";
@@ -41,14 +40,14 @@ function kept(key, usual, choices) {
 }
 
 const GROUPS = {
-  place: { of: placeOf, name: (iri) => readableName(iri), context: (entry) => (entry.device ? deviceName(entry.device) : "") },
+  place: { of: placeOf, name: placeName, context: (entry) => (entry.device ? deviceName(entry.device) : "") },
   device: { of: (entry) => entry.device, name: (iri) => (iri ? deviceName(iri) : t("device.none")), context: (entry) => nameOfPlace(entry) },
   kind: { of: (entry) => entry.property, name: (iri) => (iri ? propertyName(iri) : t("kind.none")), context: (entry) => nameOfPlace(entry) },
 };
 
 function nameOfPlace(entry) {
   const place = placeOf(entry);
-  return place ? readableName(place) : "";
+  return place ? placeName(place) : "";
 }
 
 const shown = computed(() => {

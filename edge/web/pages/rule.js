@@ -3,11 +3,10 @@ import { toml } from "@codemirror/legacy-modes/mode/toml";
 import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { deleteDocument, presentDocument, readDocument, writeDocument } from "../model/documents.js";
-import { fullName } from "../model/devices.js";
+import { fullName, placeName } from "../model/devices.js";
 import { setBy } from "../model/desired.js";
 import { entries, version } from "../model/live.js";
 import { fileName } from "../model/mapping_draft.js";
-import { readableName } from "../model/names.js";
 import { fromKeys, hasComments, NEW, TESTS, toToml, UNITS, WATCHED } from "../model/rule_draft.js";
 import { answers, fromTemplate, NAMES } from "../model/rule_templates.js";
 import { rulePath, rules } from "../model/rules.js";
@@ -171,7 +170,7 @@ function KindChoice({ draft, set }) {
   }
   const options = (all, chosen, name) => [...new Set([...all, ...(chosen ? [chosen] : [])])].sort((one, other) => compare(name(one), name(other))).map((each) => html`<option value=${each} selected=${each === chosen}>${name(each)}</option>`);
   return html`<label for="property">${t("rule.kind")}</label><select id="property" required onChange=${set("property")}><option value="" selected=${!draft.property}>${t("rule.choose")}</option>${options(kinds, draft.property, propertyName)}</select>
-    <label for="place">${t("rule.place")}</label><select id="place" onChange=${set("place")}><option value="" selected=${!draft.place}>${t("rule.everywhere")}</option>${options(places, draft.place, readableName)}</select>`;
+    <label for="place">${t("rule.place")}</label><select id="place" onChange=${set("place")}><option value="" selected=${!draft.place}>${t("rule.everywhere")}</option>${options(places, draft.place, placeName)}</select>`;
 }
 
 function Compared({ draft, change, set }) {

@@ -4,7 +4,7 @@ import { deviceName } from "../model/devices.js";
 import { literalOf, settable as settableOf, settingUpdate } from "../model/desired.js";
 import { query, update } from "../model/gateway.js";
 import { now } from "../model/live.js";
-import { labelAt } from "../model/names.js";
+import { labelAt, readableName } from "../model/names.js";
 import { usePolled } from "../model/polled.js";
 import { t } from "../model/text.js";
 import { readable, wordOf } from "../model/values.js";
@@ -55,7 +55,7 @@ function Control({ entry, how, waits, changed }) {
     changed();
   });
   const id = `control-${entry.key}`;
-  return html`<div class="control"><label for=${id} dir="auto">${labelAt(entry.label, deviceName(entry.device))}</label><${Field} id=${id} how=${how} entry=${entry} value=${shown} datatype=${datatype} set=${set} />
+  return html`<div class="control"><label for=${id} dir="auto">${labelAt(labelAt(entry.label, deviceName(entry.device)), readableName(entry.device))}</label><${Field} id=${id} how=${how} entry=${entry} value=${shown} datatype=${datatype} set=${set} />
     <small role="status">${waits ? t("control.waits") : ""}</small>${problem}</div>`;
 }
 

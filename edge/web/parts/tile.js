@@ -4,7 +4,7 @@ import { may } from "../model/access.js";
 import { deviceName } from "../model/devices.js";
 import { keepsRecent } from "../model/health.js";
 import { now } from "../model/live.js";
-import { labelAt } from "../model/names.js";
+import { labelAt, readableName } from "../model/names.js";
 import { ago, formatTime } from "../model/text.js";
 import { readable } from "../model/values.js";
 
@@ -30,12 +30,17 @@ export function Tile({ entry, card, context = "" }) {
   useMark(entry, element);
   return html`<li class="observation" ref=${element} data-id=${entry.id}>
     <a href=${linkTo(entry)}>
-      <span class="label" title=${entry.label} dir="auto">${labelAt(labelAt(entry.label, card), deviceName(entry.device))}</span>
+      <span class="label" title=${entry.label} dir="auto">${shortLabel(entry, card)}</span>
       <${Age} entry=${entry} context=${context === card ? "" : context} />
       <${LazyCurve} id=${entry.id} />
       <span class="reading" title=${exact}><span class="value" dir="auto">${value}</span><span class="unit">${unit}</span></span>
     </a>
   </li>`;
+}
+
+/** The label without the names of its card and its device, also the one that its mapping knew. */
+function shortLabel({ label, device }, card) {
+  return [card, deviceName(device), readableName(device)].reduce(labelAt, label);
 }
 
 function Age({ entry, context }) {
