@@ -67,8 +67,8 @@ docs: $(VENV)/.test-ready  ## build the documentation site into build/site, afte
 	@output=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build 2>&1) || { printf '%s\n' "$$output"; exit 1; }
 	@echo "Open build/site/index.html"
 
-screenshots: $(VENV)/.test-ready  ## take the pictures of the tutorial again; needs Chromium and mosquitto-clients
-	SCREENSHOTS=1 $(BIN)/python -m pytest tests/documentation/test_tutorial.py
+screenshots: $(VENV)/.test-ready  ## take the pictures of the documentation again; needs Chromium and mosquitto-clients
+	SCREENSHOTS=1 $(BIN)/python -m pytest tests/documentation/test_tutorial.py tests/documentation/test_how_to.py
 
 release: $(VENV)/.run-ready  ## make everything that users download, in build/release (ARGS="--key KEY" signs it)
 	rm -rf build/release

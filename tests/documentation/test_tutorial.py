@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
 from page import DOCS, Reader, blocks
-
-from tests.support.browser import Browser
-from tests.support.waiting import eventually
+from pictures import check, prepare, shows, take
 
 PAGE = "start/tutorial.md"
 IMAGES = (DOCS / PAGE).parent
-TAKE = os.environ.get("SCREENSHOTS") == "1"
-"""`make screenshots` sets it: the test writes the pictures of the page."""
 MOST_BYTES = 100_000
 SHOWN = {
     "images/first-reading.png": {"kitchen": "48 21.5"},
@@ -22,30 +17,6 @@ SHOWN = {
     "images/end.png": {"kitchen": "48 21.9", "bed1": "24 Closed", "bed2": "18 Closed"},
 }
 """The values that a picture shows, by place."""
-
-
-async def _shows(browser: Browser, values: str, wanted: dict[str, str]) -> bool:
-    return bool(await browser.evaluate(values) == wanted)
-
-
-async def show(browser: Browser, image: str) -> None:
-    """Wait until the gateway's page shows the values of a picture; write the picture if `TAKE` is set."""
-    values = (
-        "Object.fromEntries([...document.querySelectorAll('.place')].map(place => "
-        "[place.querySelector('h2').textContent, "
-        "[...place.querySelectorAll('.value')].map(value => value.textContent).join(' ')]))"
-    )
-    try:
-        await eventually(lambda: _shows(browser, values, SHOWN[image]))
-    except AssertionError:
-        raise AssertionError(f"{image}: {await browser.evaluate(values)}") from None
-    await browser.wait_for("document.querySelector('.changed') === null")
-    await browser.wait_for("document.querySelectorAll('.chip').length > 1", seconds=30)  # the gateway's state follows
-    if TAKE:
-        await browser.command(
-            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}]
-        )
-        (IMAGES / image).write_bytes(await browser.screenshot())
 
 
 @pytest.mark.browser
@@ -56,14 +27,14 @@ async def test_the_steps_give_the_results_of_the_page(browser, tmp_path):
             pytest.skip(f"no {program} here; install the packages mosquitto-clients and curl")
     home = tmp_path / "home"
     home.mkdir()
-    await browser.size(900, 700)
-    await browser.command("Emulation.setScrollbarsHidden", hidden=True)
+    await prepare(browser, 700)
     reader = Reader(home)
     try:
         await browser.open(reader.endpoints["http"])
         for block in blocks(PAGE):
             if block.image:
-                await show(browser, block.image)
+                await shows(browser, SHOWN[block.image], block.image)
+                await take(browser, IMAGES / block.image)
             else:
                 reader.do(block)
         assert browser.problems() == []
@@ -74,8 +45,5 @@ async def test_the_steps_give_the_results_of_the_page(browser, tmp_path):
 def test_the_pictures_exist_and_are_small():
     shown = [block.image for block in blocks(PAGE) if block.image]
     assert sorted(shown) == sorted(SHOWN)
-    for image in shown:
-        content = (IMAGES / image).read_bytes()
-        assert content.startswith(b"\x89PNG")
-        assert len(content) < MOST_BYTES, image
+    check([f"start/{image}" for image in shown], most=MOST_BYTES)
     assert {f"images/{file.name}" for file in (IMAGES / "images").iterdir()} == set(shown)
