@@ -34,7 +34,7 @@ STATE = {"state": "OFF", "brightness": 10, "temperature": 20.5}
 
 
 class Device:
-    """A lamp: it reports its values, and notes what it is told."""
+    """A lamp: it reports its values, and records the messages that it receives."""
 
     def __init__(self, endpoint: str) -> None:
         self.told: list[tuple[str, object]] = []
