@@ -33,7 +33,7 @@ from images import apt_repository, client_package, sbom
 
 ROOT: Final = Path(__file__).parents[1]
 ARCHITECTURES: Final = ("amd64", "arm64")
-FOLDERS: Final = ("compose", "home-assistant")
+FOLDERS: Final = ("compose", "home-assistant", "kubernetes")
 """Folders of images/ that are part of a release as they are."""
 _PINNED: Final = re.compile(r"^([A-Za-z0-9][^\s\\]*==[^\\\n]*)", re.MULTILINE)
 """A pinned dependency of a lock file, with its marker."""

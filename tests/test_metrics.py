@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from edge.metrics import Costs, Metrics, written_bytes
+from tests.support.dashboards import expressions
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "metrics.md"
 EDGE = Path(__file__).parent.parent / "edge"
@@ -37,6 +38,14 @@ def test_every_metric_is_documented_and_nothing_else_is():
     documented = {line.split("`")[1] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `edge_")}
     assert names - documented == set(), "describe these metrics in docs/metrics.md"
     assert documented - names == set(), "these metrics are described in docs/metrics.md and do not exist"
+
+
+def test_the_dashboard_uses_existing_metrics():
+    documented = {line.split("`")[1] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `edge_")}
+    text = " ".join(expressions("gateways.json"))
+    used = {re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"edge_\w+", text)}
+    assert len(used) > 20
+    assert used - documented == set()
 
 
 def test_gauges_are_evaluated_when_they_are_read():

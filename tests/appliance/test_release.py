@@ -176,7 +176,7 @@ def test_the_image_is_there_with_its_bills_and_the_folders_that_use_it(releases)
     name = "sepa-edge_0.1.0+deb13_amd64.oci"
     found = files(releases[0])
     assert {f"{name}.tar", f"{name}.cdx.json", f"{name}.spdx.json", "compose/compose.yaml"} <= found
-    assert "home-assistant/sepa-edge/config.yaml" in found
+    assert {"home-assistant/sepa-edge/config.yaml", "kubernetes/kustomization.yaml"} <= found
     assert not [each for each in found if "__pycache__" in each]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import httpx
@@ -18,6 +19,7 @@ from sepa_edge_appliance import provisioning
 
 from tests.adapters.modbus_simulator import Simulator, words
 from tests.support.browser import Browser
+from tests.support.dashboards import infinity_queries
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
 
@@ -126,6 +128,8 @@ async def test_the_examples_give_the_results_of_the_page(page, screen, tmp_path)
                 await picture(reader, screen, page, block.image, tested)
             if block.language == "console" and not block.role:
                 tested += [command for command, _ in block.commands() if command.startswith("edge mapping test ")]
+        if page == "how-to/grafana.md":
+            dashboard_gets_values(reader.endpoints["http"])
     finally:
         reader.close()
 
@@ -144,6 +148,34 @@ def test_each_pack_has_a_page_with_a_picture():
         if re.search(rf'packs? `{pack}`|^packs = \["(?:\w+", ")?{pack}"', text, re.MULTILINE)
     }
     assert packs - named == WITHOUT_PAGE
+
+
+def dashboard_gets_values(gateway: str) -> None:
+    """Send the requests of the dashboard as the data source Infinity does, and compare the answers."""
+    now = datetime.now(UTC)
+    values = {"label": "kitchen", "observation:raw": ""}
+    values |= {"__from:date:iso": (now - timedelta(hours=1)).isoformat(), "__to:date:iso": now.isoformat()}
+    first = []
+    for query in infinity_queries("values.json"):
+        options = query["url_options"]
+        form = {pair["key"]: pair["value"] for pair in options.get("body_form", options.get("params"))}
+        for name, value in values.items():
+            form = {key: text.replace(f"${{{name}}}", value) for key, text in form.items()}
+        sent = {"data": form} if options["method"] == "POST" else {"params": form}
+        headers = {pair["key"]: pair["value"] for pair in options.get("headers", [])}
+        url = query["url"].replace("${gateway}", gateway)
+        answer = httpx.request(options["method"], url, headers=headers, **sent)
+        assert answer.headers["content-type"].startswith("text/csv"), answer.text
+        row = next(csv.DictReader(answer.text.splitlines()))
+        first.append({column["selector"]: row[column["selector"]] for column in query["columns"]})
+        values["observation:raw"] = row.get("observation", values["observation:raw"])
+    choice, newest, of_property, point = first
+    assert choice["label"] == "temperature of hall"
+    assert (newest["label"], newest["value"], newest["unit"]) == ("temperature of kitchen", "21.5", "DegreeCelsius")
+    assert [of_property[name] for name in ("property", "sensors", "min", "mean", "max")] == [
+        *("temperature", "2", "18.25", "19.875", "21.5")
+    ]
+    assert (point["value"], point["observation"]) == ("18.25", choice["observation"])
 
 
 def test_a_box_accepts_the_provisioning_file(tmp_path):

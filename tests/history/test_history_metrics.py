@@ -15,6 +15,7 @@ from spark_offload.landing import OutboxEpoch, Quarantined
 from spark_offload.metrics import IngestCounters, Problems, text, write_metrics
 from spark_offload.segment_selection import Gap
 from spark_offload.status import HistoryStatus, OutboxStatus
+from tests.support.dashboards import expressions
 
 ALERTS = Path(__file__).parents[2] / "examples" / "history" / "alerts.yml"
 BOX = OutboxEpoch("box-1", "00000000000000aa")
@@ -96,3 +97,10 @@ def test_alert_rules_use_existing_metrics() -> None:
         assert used <= known
         for name in used:  # only counters have a rate
             assert name.endswith("_total") == ("increase(" in rule["expr"])
+
+
+def test_the_dashboard_uses_existing_metrics_and_shows_all_of_each_gateway() -> None:
+    known = set(re.findall(r"^# TYPE (\S+)", measured(), re.MULTILINE))
+    used = set(re.findall(r"edge_history_\w+", " ".join(expressions("history.json"))))
+    assert used <= known
+    assert known - used == set()
