@@ -10,6 +10,7 @@ import subprocess
 import time
 import urllib.error
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +37,8 @@ PATIENCE = 1800
 """Limit of each wait in seconds."""
 HANDOVER = 300
 """Seconds without output between firmware and kernel after which the power is cut. Usual are six."""
+STOPS = 3
+"""Number of such stops after which the test fails."""
 ANSWER = 300
 """Limit in seconds for one answer of a gateway that serves."""
 
@@ -52,6 +55,7 @@ class Box:
         self.key = directory / "key"
         self.process: subprocess.Popen[bytes] | None = None
         self.ports: dict[str, int] = {}
+        self.stops = 0
         self.stick: Path | None = None
         self.machine, self.firmware = (PI, "AAVMF") if image.stem.endswith("_arm64") else (PC, "OVMF")
         self.console.touch()
@@ -129,15 +133,12 @@ class Box:
     def registers(self) -> str:
         """Return the processor's registers as QEMU's monitor prints them, until it has been silent for two seconds."""
         text = b""
-        with socket.socket(socket.AF_UNIX) as monitor:
+        with socket.socket(socket.AF_UNIX) as monitor, suppress(OSError):  # a timeout, or QEMU has ended
             monitor.settimeout(2)
             monitor.connect(str(self.monitor))
             monitor.sendall(b"info registers\n")
-            try:
-                while more := monitor.recv(65536):
-                    text += more
-            except TimeoutError:
-                pass
+            while more := monitor.recv(65536):
+                text += more
         return text.decode("utf-8", "replace").partition("CPU#0")[2].partition("FCW")[0].strip()
 
     def wait(self, condition: Callable[[], _T], what: str) -> _T:
@@ -150,6 +151,9 @@ class Box:
             if self.process is None or self.process.poll() is not None:
                 raise Failed(f"QEMU ended: {(self.directory / 'qemu.log').read_text()[-300:]}")
             if self.stopped_at_handover():
+                self.stops += 1
+                if self.stops >= STOPS:
+                    raise Failed(f"{self.stops} starts stopped before the kernel")
                 print(
                     f"     stopped before the kernel, so the power is cut; the registers:\n{self.registers()}",
                     flush=True,

@@ -251,7 +251,9 @@ class Groups:
         room = self._settings.max_entities - self.entities + sum(iri in before for iri in found)
         missing = self._cut.pop(group, {})
         fitting: dict[str, Entity | None] = {}
-        for iri, entity in found.items():
+        # Those that are announced keep their places; new ones are left out.
+        for iri in sorted(found, key=lambda each: each not in before):
+            entity = found[iri]
             room -= entity is not None
             fitting[iri] = entity if room >= 0 else None
             if entity is fitting[iri]:

@@ -338,6 +338,22 @@ def test_another_value_costs_the_same_however_many_its_device_has():
     assert many[1] <= 10 * few[1]
 
 
+def test_a_new_value_does_not_take_the_place_of_another_one():
+    """Not even one that changes what all entities of the device have in common."""
+    published = Published()
+    groups = groups_of(published, most=2)
+    for name, value in (("a", 1), ("b", 2)):
+        facts = rows((f"urn:{name}", "observed", f"urn:{name}"), (f"urn:{name}", "value", value))
+        groups.apply(delta([*facts, *rows((f"urn:{name}", "sensor", "urn:s"))]), first=False)
+    groups.settle(100)
+    announced = set(published.retained)
+    found = {"value": ox.Literal(True), "sensor": ox.NamedNode("urn:s"), "property": ox.NamedNode("urn:available")}
+    groups.apply(delta(rows_of({"urn:s/available": found}, "s")[:-1]), first=False)
+    groups.settle(100)
+    assert groups.entities == 2
+    assert announced <= set(published.retained)
+
+
 NUMBERS = {"kind": "number", "min": 0.0, "max": 254.0, "step": 1.0}
 SET = {"urn:s/lamp": {"kind": "switch"}, "urn:s/lamp/state": {"kind": "switch"}, "urn:s/lamp/brightness": NUMBERS}
 IRIS = [*SET, "urn:s/available", "urn:s/t", "urn:s"]

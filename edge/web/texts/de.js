@@ -32,7 +32,7 @@ export const TEXTS = {
   "sort.name": "Name",
   "sort.changed": "letzter Änderung",
   "empty.title": "Noch keine Beobachtungen",
-  "empty.text": "Werte erscheinen hier, sobald Sensoren sie melden. Veröffentliche einen über MQTT, oder füge mit einem SPARQL-Update eine sosa:Observation ein.",
+  "empty.text": "Werte erscheinen hier, sobald Sensoren sie melden. Veröffentlichen Sie einen über MQTT, oder fügen Sie mit einem SPARQL-Update eine sosa:Observation ein.",
 
   "mark.offline": "nicht erreichbar",
   "mark.silent": "letzter Wert {time}",
