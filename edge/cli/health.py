@@ -35,6 +35,8 @@ _PATIENCE: Final = 10.0
 def health(wait: float, as_json: bool, url: str | None, data_dir: Path | None) -> None:
     """Check that the gateway accepts requests and that all its components make progress: exit code 0.
 
+    A broker or a device that is not connected is named, and does not change the exit code.
+
     \b
     edge health --wait 120
     edge health --json | jq .parts
@@ -50,6 +52,8 @@ def health(wait: float, as_json: bool, url: str | None, data_dir: Path | None) -
                 continue
             raise
         click.echo(json.dumps(found) if as_json else _as_line(found))
+        if not as_json and (lost := _not_connected(found)):
+            click.echo(f"not connected: {', '.join(lost)}; `edge doctor` says more")
         return
 
 
@@ -57,3 +61,14 @@ def _as_line(found: dict[str, Any]) -> str:
     parts = found.get("parts")
     count = f", {len(parts)} components make progress" if isinstance(parts, dict) else ""
     return f"healthy: version {printable(str(found.get('version', 'unknown')))}{count}"
+
+
+def _not_connected(found: dict[str, Any]) -> list[str]:
+    """Return what the gateway is not connected to at present. It stays healthy: a restart would not help."""
+    lost = ["the MQTT broker"] if found.get("mqtt") == "disconnected" else []
+    for kind, what in (("serial", "serial port"), ("modbus", "Modbus device")):
+        states = found.get(kind)
+        for name, state in states.items() if isinstance(states, dict) else ():
+            if str(state).startswith("disconnected"):
+                lost.append(f"{what} {printable(name)}")
+    return lost

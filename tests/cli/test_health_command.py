@@ -7,6 +7,8 @@ import threading
 
 from edge_command import launch
 
+from tests.support.processes import free_port
+
 QUIET = {"EDGE__HOST__ENABLED": "false", "EDGE__MQTT__ENABLED": "false"}
 
 
@@ -21,6 +23,19 @@ def test_a_working_gateway_is_healthy(edge, tmp_path):
     found = json.loads(done.stdout)
     assert found["version"]
     assert isinstance(found["parts"], dict)
+
+
+def test_a_broker_and_a_port_that_are_not_connected_are_named(edge, tmp_path):
+    mappings = tmp_path / "data" / "mappings"
+    mappings.mkdir(parents=True)
+    (mappings / "meter.toml").write_text('[[serial]]\nname = "meter"\ndevice = "/dev/ttyNONE"\n')
+    settings = {"EDGE__HOST__ENABLED": "false", "EDGE__MQTT__BROKER": f"mqtt://127.0.0.1:{free_port()}"}
+    running = launch(edge, tmp_path / "data", **settings)
+    done = edge("health", "--data-dir", running.data_dir)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == [
+        "not connected: the MQTT broker, serial port meter; `edge doctor` says more"
+    ]
 
 
 def test_a_missing_gateway_is_unhealthy_and_can_be_awaited(edge, tmp_path):
