@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from test_processor_order import BEGIN, SECOND, NoLiveData, make, query, triple
 
 from edge.engine.engine import Engine
 from edge.protocol.access import ANYBODY
-from edge.streams.processor import NewElement
+from edge.streams.processor import NewElement, SlideInProgress, window_advance
 from edge.streams.running_query import RunningQuery
 from edge.streams.store import StreamStore
 
@@ -138,4 +139,27 @@ def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):
     processor.add("s", [NewElement(triple(-1), BEGIN + 990 * SECOND)], ANYBODY, BEGIN + 999 * SECOND)
     assert len([report for report in processor.store_reports() if report.removed is not None]) == 2
     assert sum(sizes) < 40
+    processor.close()
+
+
+@pytest.mark.parametrize("window", ["[ELEMENTS 1]", "[TRIPLES 1]", "[RANGE PT1M STEP PT1S] ON CHANGE"])
+def test_an_element_that_makes_a_window_report_waits_for_the_slide_in_progress(monkeypatch, window):
+    """Otherwise a source that sends as fast as it can would keep the reports from becoming durable."""
+    monkeypatch.setattr(window_advance, "_LARGEST_TURN", 1)
+    monkeypatch.setattr(window_advance, "_REPORTS", 2)
+    processor = make()
+    for number in range(8):
+        text = query(window, name=f"q{number}", body=f"<urn:a{number}> <urn:v> ?v", select="SELECT ?v")
+        processor.register(f"q{number}", text, ANYBODY, BEGIN)
+    now, turns = BEGIN + 1, 0
+    processor.add("s", [NewElement(triple(1, "a7"))], ANYBODY, now)
+    while not processor.advance(now):
+        turns += 1
+        now += 1
+        with pytest.raises(SlideInProgress):
+            processor.add("s", [NewElement(triple(turns, "a7"))], ANYBODY, now)
+        assert turns < 50
+    seen = [report for report in processor.store_reports() if report.query == "q7"]
+    assert turns > 1
+    assert [int(row[0].value) for report in seen for row in report.rows] == [1]
     processor.close()

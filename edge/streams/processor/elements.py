@@ -79,8 +79,8 @@ class Elements:
     def add(self, stream: Stream, elements: Sequence[NewElement], now: int) -> Accepted:
         """Add elements to any stream; they are durable at the return. Raises as `post`.
 
-        Also raises `SlideInProgress` if a slide is in progress and an element is late, or arrives later than its time
-        and a window depends on the arrival: the time of the arrival is not durable before the slide.
+        Also raises `SlideInProgress` if a slide is in progress and an element is late, or a window depends on arrivals:
+        its slides would follow each other without an end, and the time of an arrival is not durable before the slide.
         """
         accepted = [
             read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
@@ -91,7 +91,7 @@ class Elements:
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
         too_late = [LateElement(each.number, each.time, now, graph) for each, graph, missing in stored if missing > 0]
-        if not self._pending_changes.is_complete and (late or too_late or _arrives_later(stream, stored, now)):
+        if not self._pending_changes.is_complete and (late or too_late or _depends_on_arrivals(stream)):
             raise SlideInProgress
         last = stream.number + len(accepted)
 
@@ -154,11 +154,10 @@ class Elements:
         self._pending_changes.note_elements(stream)
 
 
-def _arrives_later(stream: Stream, elements: Iterable[StoredElement], now: int) -> bool:
-    """Return whether a window depends on the arrival of elements that has a later time than they have."""
-    depends = any(
+def _depends_on_arrivals(stream: Stream) -> bool:
+    """Return whether an element can make a window report at once, whatever its time."""
+    return any(
         window.definition.report is ReportPolicy.CHANGE
         or window.definition.kind in (WindowKind.COUNT, WindowKind.TRIPLES)
         for window in stream.windows
     )
-    return depends and any(each.element.time < now for each in elements)
