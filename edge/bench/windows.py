@@ -101,7 +101,8 @@ def _feed(processor: Processor, begin: int, seconds: int, turn: int) -> int:
     """Add elements one at a time. Return the number of reports."""
     reports = 0
     for at, element in _elements(begin, seconds, turn):
-        processor.advance(at)
+        while not processor.advance(at):
+            reports += len(processor.store_reports())
         processor.add(_STREAM, [element], ANYBODY, at)
         reports += len(processor.store_reports())
     return reports

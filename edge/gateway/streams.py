@@ -298,7 +298,8 @@ class RunningStreams:
             raise Stalled(fault)
 
     async def _read(self, action: Callable[[Processor], T]) -> T:
-        return await self._call(lambda processor, _now: action(processor), during_slides=True)
+        # Not during a slide: what it has made so far is not durable.
+        return await self._call(lambda processor, _now: action(processor))
 
     async def _call(
         self, action: Callable[[Processor, int], T], *, by_arrival: bool = False, during_slides: bool = False
