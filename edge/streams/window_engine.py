@@ -45,6 +45,8 @@ class WindowEngine:
         self._entries = count()
         self._piece = _LARGEST_PIECE
         """Triples of the next piece of a slide: fewer, if each of them changes many queries."""
+        self._is_unsettled = False
+        """Whether a change has left queries without delta rules to a later one."""
         self.time = 0
         """Time of the last change, in microseconds since 1970."""
 
@@ -110,8 +112,8 @@ class WindowEngine:
             size, moved = pieces.take(self._piece)
             changed = self._move(moved, settle=pieces.is_done)
             if pieces.is_large:
-                self._piece = min(max(self._piece * _LARGEST_PIECE // max(changed, 1), 1), 2 * self._piece)
-                self._piece = min(self._piece, _LARGEST_PIECE)
+                wanted = max(self._piece * _LARGEST_PIECE // max(changed, 1), 1)
+                self._piece = min(wanted, 2 * self._piece, _LARGEST_PIECE)
             yield size + changed
         return reporting
 
@@ -130,8 +132,9 @@ class WindowEngine:
         `settle`: see `Engine.replay`. Returns the number of notifications.
         """
         changes = ChangeSet(tuple(added), tuple(removed))
-        if not changes and not settle:
+        if not changes and not (settle and self._is_unsettled):
             return 0
+        self._is_unsettled = not settle
         return sum(engine.replay(changes, self.time, settle=settle) for engine in self._engines.values())
 
     def change_for(self, readers: Readers, added: Sequence[ox.Quad], removed: Sequence[ox.Quad]) -> None:
