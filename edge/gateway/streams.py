@@ -148,11 +148,11 @@ class RunningStreams:
 
     async def stream(self, identifier: str, access: Access) -> Mapping[str, object]:
         """Return a description of a stream."""
-        return await self._read(lambda processor: _stream(processor, processor.stream(identifier, access)))
+        return await self._call(lambda processor, _now: _stream(processor, processor.stream(identifier, access)))
 
     async def late_elements(self, identifier: str, access: Access) -> Sequence[Mapping[str, object]]:
         """Return the kept elements of a stream that came too late."""
-        found = await self._read(lambda processor: processor.late(identifier, access))
+        found = await self._call(lambda processor, _now: processor.late(identifier, access))
         return [
             {
                 "number": each.number,
@@ -165,7 +165,9 @@ class RunningStreams:
 
     async def streams(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the streams that the client may read."""
-        return await self._read(lambda processor: [_stream(processor, each) for each in processor.streams(access)])
+        return await self._call(
+            lambda processor, _now: [_stream(processor, each) for each in processor.streams(access)]
+        )
 
     async def add(
         self, identifier: str, elements: Sequence[tuple[tuple[ox.Triple, ...], int | None]], access: Access
@@ -197,11 +199,11 @@ class RunningStreams:
 
     async def query(self, name: str, access: Access) -> Mapping[str, object]:
         """Return a description of a query."""
-        return await self._read(lambda processor: _query(processor, processor.query(name, access)))
+        return await self._call(lambda processor, _now: _query(processor, processor.query(name, access)))
 
     async def queries(self, access: Access) -> Sequence[Mapping[str, object]]:
         """Return descriptions of the queries that the client may see."""
-        return await self._read(lambda processor: [_query(processor, each) for each in processor.queries(access)])
+        return await self._call(lambda processor, _now: [_query(processor, each) for each in processor.queries(access)])
 
     async def observe(self, name: str, url: str, access: Access, *, is_target: bool = False) -> str:
         """Add an observer: a callback URL, or a target of notifications. A callback URL of a stream of this gateway is
@@ -296,10 +298,6 @@ class RunningStreams:
     async def _prove(self) -> None:
         if fault := self._service.fault():
             raise Stalled(fault)
-
-    async def _read(self, action: Callable[[Processor], T]) -> T:
-        # Not during a slide: what it has made so far is not durable.
-        return await self._call(lambda processor, _now: action(processor))
 
     async def _call(
         self, action: Callable[[Processor, int], T], *, by_arrival: bool = False, during_slides: bool = False

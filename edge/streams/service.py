@@ -171,7 +171,7 @@ class StreamService:
         """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
 
         `by_arrival`: the time of the arrival of the action, and not the present. `during_slides`: it can run while a
-        large slide is in progress: it only reads, or adds elements; see `Processor.is_sliding`.
+        large slide is in progress, because it does not depend on its reports; see `Processor.is_sliding`.
         """
         future: Future[T] = Future()
 

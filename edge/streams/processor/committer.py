@@ -1,4 +1,4 @@
-"""Transactions: what has happened becomes durable with the time, and what no window needs is removed."""
+"""Transactions: changes become durable with the time, and elements that no window needs are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened since the last transaction, and has to be stored with the next one."""
+"""Changes since the last transaction that have to be stored with the next one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edge.streams.stream import Stream
 
 
 class PendingChanges:
-    """Reports, derived elements, and what has changed of streams and queries."""
+    """Reports, derived elements, and changes of streams and queries."""
 
     def __init__(self, waiting: Callable[[Report], bytes | None]) -> None:
         """`waiting`: returns the content of a new report if an observer waits for it, so that it has to be stored."""
         self._waiting = waiting
         self.is_complete = True
-        """False while a slide is in progress: what it has made so far must not be stored without the rest."""
+        """False while a slide is in progress: its first reports must not be stored without the others."""
         self._reports: list[tuple[RunningQuery, Report]] = []
         self._derived: list[tuple[Stream, StoredElement]] = []
         self._fresh: dict[Stream, None] = {}

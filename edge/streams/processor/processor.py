@@ -1,7 +1,7 @@
 """The processor: all streams and queries of a gateway.
 
 It has no threads, no sockets and no clock. All methods are called on one thread, with the time as an argument, in
-microseconds since 1970. What a method returns is durable, except reports: `store_reports` makes them so.
+microseconds since 1970. The results of a method are durable, except reports: `store_reports` makes them so.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Processor:
     def is_sliding(self) -> bool:
         """Whether a slide is in progress, which further calls of `advance` continue.
 
-        Meanwhile streams and queries can be read. `add` raises `SlideInProgress` if the elements have to wait. Other
-        changes have to wait in any case.
+        Meanwhile queries and streams show reports that are not durable. `add` raises `SlideInProgress` if the elements
+        have to wait. Other changes have to wait in any case.
         """
         return self._window_advance.is_sliding
 

@@ -2,7 +2,7 @@
 const BEGINNINGS = { modbus: "urn:sepa-edge:modbus:", sparkplug: "urn:sepa-edge:sparkplug:" };
 
 /** [{kind, name, state, reason, device}] of a response of `/health`. `device` is the IRI; undefined: there is none.
- *  Without the right to see the names, a client gets numbers instead of objects, and the list is empty. */
+ *  Without the right to administer, a client gets no reasons. A client without a token gets nothing, and the list is empty. */
 export function sources(health) {
   const found = [];
   for (const kind of ["sparkplug", "modbus", "serial"]) {
