@@ -56,10 +56,12 @@ def verified(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
 def exported(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
     """Observations of a day as Parquet. A second run replaces them, for observations that came late."""
     day = context.partition_time_window
-    out = EXPORTS / f"{day.start:%Y-%m-%d}"
-    shutil.rmtree(out, ignore_errors=True)
+    out, new = EXPORTS / f"{day.start:%Y-%m-%d}", EXPORTS / f".{day.start:%Y-%m-%d}"
+    shutil.rmtree(new, ignore_errors=True)
     times = ("--from", f"{day.start:%Y-%m-%d}", "--to", f"{day.start + timedelta(days=1):%Y-%m-%d}")
-    edge_history(context, "export", "--table", TABLE, "--out", str(out), "--format", "parquet", *times)
+    edge_history(context, "export", "--table", TABLE, "--out", str(new), "--format", "parquet", *times)
+    shutil.rmtree(out, ignore_errors=True)
+    new.rename(out)
     return dg.MaterializeResult(metadata={"directory": dg.MetadataValue.path(str(out.absolute()))})
 
 

@@ -108,7 +108,7 @@ def test_commands_of_the_dagster_job_have_their_options(tmp_path: Path) -> None:
     constants = {
         "LANDING": "landing",
         "TABLE": "history",
-        "str(out)": "out",
+        "str(new)": "out",
         "*times": "--from 2026-01-01 --to 2026-01-02",
     }
     commands = []
