@@ -1,4 +1,4 @@
-"""A virtual machine that starts from a disk image, and its owner's ways in."""
+"""A virtual machine that starts from a disk image, with the ports, the files and the shell that its owner uses."""
 
 from __future__ import annotations
 
