@@ -27,9 +27,13 @@ STOPPING = {"error": "not_ready", "error_description": "The gateway is stopping"
 
 
 def sent() -> int:
-    """Return the number of requests that clients of this process have sent, and that have no answer."""
+    """Return the number of requests without an answer that clients have sent on this event loop.
+
+    Objects of earlier tests may not be collected yet, but their event loops were others.
+    """
     requests = [each for each in gc.get_objects() if isinstance(each, PendingRequest)]
-    return sum(request.sent and not request.answer.done() for request in requests)
+    present = [each for each in requests if each.answer.get_loop() is asyncio.get_running_loop()]
+    return sum(request.sent and not request.answer.done() for request in present)
 
 
 class Connection(NamedTuple):
