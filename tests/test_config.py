@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.config import ConfigurationError, Settings, load, read_password
+from edge.adapters.paho_client import read_password
+from edge.config import ConfigurationError, Settings, load
 from edge.config.former_keys import REMOVED, RENAMED, REPLACED
 from edge.config.problem_messages import about, fields
 from edge.config.profiles import PROFILES

@@ -16,7 +16,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge.adapters.connection_loop import ConnectionLoop
 from edge.adapters.ingest import Ingest
 from edge.adapters.messages import MessageQueue, MqttMessage, decode
-from edge.adapters.paho_client import make_client, subscribe
+from edge.adapters.paho_client import make_client, read_credentials, subscribe
 from edge.adapters.redelivery import NEW_SESSION, Receipts, receipt_of
 from edge.adapters.settings import MqttSettings
 from edge.adapters.writer import ReadingWriter
@@ -79,7 +79,7 @@ class MqttAdapter:
         """`receipts`: receipts in the journal. `own`: called with the topics of messages whose topics begin with one
         of `own_topics`: those of the gateway, which hold no readings.
 
-        Raises `OSError` (including ssl.SSLError) for an unusable certificate file.
+        Raises `UnusableFile` for an unusable password or TLS file.
         """
         self._own = own
         self._own_topics = own_topics
@@ -156,6 +156,7 @@ class MqttAdapter:
         with self._lock:
             # Acknowledgements of an earlier connection are recognised by this number.
             self._connection += 1
+        read_credentials(self._client, self._settings)
         self._client.reconnect()
         self._greeted = False
         return self._client

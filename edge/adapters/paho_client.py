@@ -1,10 +1,14 @@
-"""paho-mqtt client with explicit acknowledgements for all qualities of service, run by the adapter's own loop."""
+"""paho-mqtt client with explicit acknowledgements for all qualities of service, run by the adapter's own loop.
+
+Password and TLS files are read for each connection, so that a corrected file needs no restart.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,8 +27,12 @@ CONNECT_TIMEOUT = 5.0
 """Timeout of the TCP connection and the TLS handshake in seconds."""
 
 
+class UnusableFile(OSError):
+    """A password or TLS file cannot be used. The text names its setting and the reason."""
+
+
 def make_client(settings: MqttSettings) -> AcknowledgingClient:
-    """Create a client from the settings. Raises `OSError` (including ssl.SSLError) on unusable files."""
+    """Create a client from the settings. Raises `UnusableFile`."""
     five = settings.version == "5"
     client = AcknowledgingClient(
         CallbackAPIVersion.VERSION2,
@@ -36,11 +44,8 @@ def make_client(settings: MqttSettings) -> AcknowledgingClient:
     )
     client.connect_timeout = CONNECT_TIMEOUT
     client.on_socket_open = _at_once
-    if settings.username:
-        client.username_pw_set(settings.username, settings.password or None)
+    read_credentials(client, settings)
     url = urlsplit(settings.broker)
-    if url.scheme == "mqtts":
-        client.tls_set_context(_tls(settings))
     properties: Properties | None = None
     if five:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -58,6 +63,31 @@ def make_client(settings: MqttSettings) -> AcknowledgingClient:
     return client
 
 
+def read_credentials(client: AcknowledgingClient, settings: MqttSettings) -> None:
+    """Read the password and TLS files for the client's next connection. Raises `UnusableFile`."""
+    if settings.username:
+        client.username_pw_set(settings.username, read_password(settings) or None)
+    if urlsplit(settings.broker).scheme == "mqtts":
+        client.replace_tls(_tls(settings))
+
+
+def read_password(settings: MqttSettings) -> str:
+    """Return the password, from the settings or the first line of `password_file`. "" means none.
+
+    Raises `UnusableFile`.
+    """
+    file = settings.password_file
+    if file is None:
+        return settings.password
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return lines.readline().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise UnusableFile(f"mqtt.password_file: {file} is not UTF-8 text") from None
+    except OSError as error:
+        raise _unusable("password_file", file, error) from error
+
+
 def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> int | None:
     """Subscribe to these topic filters. Returns the packet identifier of the request."""
     if settings.version == "5":
@@ -70,10 +100,20 @@ def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> 
 
 
 def _tls(settings: MqttSettings) -> ssl.SSLContext:
-    context = trusting(settings.ca_file)
+    try:
+        context = trusting(settings.ca_file)
+    except OSError as error:
+        raise _unusable("ca_file", settings.ca_file, error) from error
     if settings.cert_file is not None:
-        context.load_cert_chain(settings.cert_file, settings.key_file)
+        try:
+            context.load_cert_chain(settings.cert_file, settings.key_file, password="")
+        except OSError as error:
+            raise _unusable("cert_file", settings.cert_file, error) from error
     return context
+
+
+def _unusable(key: str, file: Path | None, error: OSError) -> UnusableFile:
+    return UnusableFile(f"mqtt.{key}: {file} cannot be used: {error.strerror or error}")
 
 
 def _port(broker: str) -> int:

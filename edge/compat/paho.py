@@ -82,6 +82,11 @@ class AcknowledgingClient(Client):
         # With this callback, paho does not send packets of other threads itself.
         self.on_socket_register_write = lambda *_: wake_up.set()
 
+    def replace_tls(self, context: ssl.SSLContext) -> None:
+        """Use this context for the next connections. paho refuses a second one."""
+        self._ssl_context = None
+        self.tls_set_context(context)
+
     def reconnect(self) -> MQTTErrorCode:
         """Connect again. What has arrived of the previous connection is forgotten."""
         self._unread.clear()

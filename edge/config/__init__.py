@@ -1,7 +1,7 @@
 """Settings of the gateway, from a TOML file and the environment."""
 
 from edge.adapters.settings import PACKS
-from edge.config.loading import ConfigurationError, Loaded, load, read_password
+from edge.config.loading import ConfigurationError, Loaded, load
 from edge.config.models import Settings
 
-__all__ = ["PACKS", "ConfigurationError", "Loaded", "Settings", "load", "read_password"]
+__all__ = ["PACKS", "ConfigurationError", "Loaded", "Settings", "load"]

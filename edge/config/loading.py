@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ValidationError
 
-from edge.adapters.settings import MqttSettings
 from edge.config import former_keys
 from edge.config.models import Settings
 from edge.config.problem_messages import explain, is_section, unknown_variable
@@ -101,20 +100,6 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
     if problems:
         raise ConfigurationError(*problems)
     return Loaded(settings, sources, derived, tuple(warnings))
-
-
-def read_password(mqtt: MqttSettings) -> str:
-    """Return the password for the broker, from the settings or the first line of `password_file`. "" means none.
-
-    Raises `ConfigurationError` if the file cannot be read.
-    """
-    if mqtt.password_file is None:
-        return mqtt.password
-    try:
-        with mqtt.password_file.open(encoding="utf-8") as file:
-            return file.readline().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"mqtt.password_file: {_unreadable(mqtt.password_file, error)}") from None
 
 
 def _read_file(file: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.mqtt_adapter import MqttAdapter
 from edge.adapters.mqtt_link import MqttLink
 from edge.adapters.settings import MqttSettings
-from edge.config import Settings, read_password
+from edge.config import Settings
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
 from edge.gates.report_following import ReportSource
@@ -186,7 +186,7 @@ class Mqtt:
             self._announcing = await asyncio.to_thread(self._make_announcing)
             adapter = await self._new_adapter()
         except OSError as error:
-            raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
+            raise StartError(f"mqtt: {error.strerror or error}") from error
         stack.push_async_callback(self._stop_adapter)
         self.parts.append(Component("mqtt", self._prove_adapter, self._restart_adapter))
         self._watch_adapter()
@@ -195,9 +195,10 @@ class Mqtt:
     def _make_connection(self) -> MqttSettings:
         settings, broker = self._settings, self.broker
         if broker is None:
-            address = {"broker": settings.mqtt.broker, "password": read_password(settings.mqtt)}
+            address: dict[str, object] = {"broker": settings.mqtt.broker}
         else:
-            address = {"broker": broker.own_url, "username": "gateway", "password": broker.own_secret}
+            own = {"username": "gateway", "password": broker.own_secret, "password_file": None}
+            address = {"broker": broker.own_url, **own}
         client_id = settings.mqtt.client_id or _client_id(settings.data_dir)
         topics = settings.mqtt.topics
         if settings.discovery.home_assistant:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from adapter_parts import Gateway
 
+from edge.adapters.mqtt_link import MqttLink
+from edge.adapters.paho_client import UnusableFile
 from tests.support.processes import Mosquitto
 from tests.support.waiting import wait_for
 
@@ -66,8 +68,29 @@ def test_a_broker_of_an_unknown_authority_is_not_trusted(engine, observations, s
 
 
 def test_a_missing_certificate_file_is_refused_at_once(engine, observations, tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Gateway(engine, observations, "mqtts://127.0.0.1", ca_file=tmp_path / "nothing.pem")
+    file = tmp_path / "nothing.pem"
+    with pytest.raises(UnusableFile, match=f"mqtt.ca_file: {file} cannot be used: No such file"):
+        Gateway(engine, observations, "mqtts://127.0.0.1", ca_file=file)
+
+
+def test_an_encrypted_key_is_refused_without_asking_for_its_password(engine, observations, certificates):
+    key = certificates / "encrypted.key"
+    openssl("pkey", "-in", certificates / "client.key", "-aes256", "-passout", "pass:secret", "-out", key)
+    with pytest.raises(UnusableFile, match=r"mqtt\.cert_file"):
+        Gateway(engine, observations, "mqtts://127.0.0.1", cert_file=certificates / "client.pem", key_file=key)
+
+
+def test_a_replaced_certificate_applies_without_a_restart(engine, observations, secure, certificates, tmp_path):
+    own = tmp_path / "own.pem"
+    shutil.copy(certificates / "server.pem", own)  # signed by nobody the broker's certificate is verified with
+    settings = {"cert_file": certificates / "client.pem", "key_file": certificates / "client.key"}
+    with Gateway(engine, observations, f"mqtts://127.0.0.1:{secure.port}", ca_file=own, **settings) as gateway:
+        wait_for(lambda: gateway.adapter._loop.failures >= 2)
+        own.write_text("not a certificate")
+        failures = gateway.adapter._loop.failures
+        wait_for(lambda: gateway.adapter._loop.failures > failures)
+        shutil.copy(certificates / "ca.pem", own)
+        wait_for(lambda: gateway.adapter.subscribed)
 
 
 def test_credentials(engine, observations, tmp_path, caplog):
@@ -84,7 +107,24 @@ def test_credentials(engine, observations, tmp_path, caplog):
             pass
         with Gateway(engine, observations, broker.url, username="gateway", password="wrong") as gateway:
             wait_for(lambda: gateway.adapter._loop.failures >= 2)
-        [down] = [record for record in caplog.records if record.message == "mqtt.down"]
+        file = tmp_path / "password"
+        file.write_text("wrong\n")
+        with Gateway(engine, observations, broker.url, username="gateway", password_file=file) as gateway:
+            ups: list[object] = []
+            link = MqttLink(
+                gateway.adapter._settings, "gate", "-gate",
+                on_up=ups.append, on_down=lambda: None, on_answer=lambda *_: None,
+            )  # fmt: skip
+            link.start()
+            wait_for(lambda: gateway.adapter._loop.failures >= 2 and link._loop.failures >= 2)
+            file.unlink()
+            failures = gateway.adapter._loop.failures
+            wait_for(lambda: gateway.adapter._loop.failures > failures)
+            file.write_text("secret\n")
+            wait_for(lambda: gateway.adapter.subscribed, what="the corrected password applies")
+            wait_for(lambda: ups, what="it applies to other connections, too")
+            link.stop(3.0)
+        [down, *_] = [record for record in caplog.records if record.message == "mqtt.down"]
         assert "Not authorized" in down.reason
         assert "wrong" not in caplog.text
     finally:
