@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from edge import endpoints
 from edge.config import Settings
 from edge.engine.journal.data_directory import DATABASE_NAME, LOCK_NAME, holder_of
 
@@ -93,6 +94,13 @@ class DoctorContext:
         except OSError:
             return False
         return False
+
+    def endpoint(self, service: str) -> str:
+        """Return the URL of a service of the running gateway from the data directory; empty if it is not known."""
+        try:
+            return endpoints.read(self.data_dir).get(service, "")
+        except (OSError, ValueError):
+            return ""
 
     @cached_property
     def _health(self) -> tuple[int, dict[str, Any]] | Unasked:

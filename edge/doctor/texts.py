@@ -262,6 +262,11 @@ TEXTS: Final[dict[str, FindingTexts]] = {
         "it has no effect",
         "correct its file, or publish the query again",
     ),
+    "gateway.announce_fault": FindingTexts(
+        "announcing to Home Assistant fails: {reason}",
+        "Home Assistant may show old values, or no devices",
+        "see docs/how-to/home-assistant.md; the gateway tries again",
+    ),
     "gateway.runs": FindingTexts("version {version} runs (process {process}), and all its components make progress"),
     "gateway.few_details": FindingTexts(
         "unauthenticated clients get few details: backlog and mapping problems were not checked",

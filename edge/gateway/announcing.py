@@ -54,10 +54,10 @@ class Announcing:
         """Beginnings of the topics on which the gateway announces. They hold no readings."""
         return tuple(each for place in self._own for each in place.own)
 
-    def faults(self) -> list[dict[str, object]]:
-        """Why nothing is announced: `file` and `reason`; empty without a problem."""
-        reason = "" if self._announcer is None else self._announcer.fault
-        return [{"file": "announce", "reason": reason, "previous_version_applies": False}] if reason else []
+    @property
+    def fault(self) -> str:
+        """Why nothing is announced; empty without a problem."""
+        return "" if self._announcer is None else self._announcer.fault
 
     def start(self, stack: AsyncExitStack, metrics: Metrics, timeout: float) -> list[Component]:
         """Announce; `stack` stops it within `timeout` seconds."""
@@ -66,6 +66,7 @@ class Announcing:
         left_out = "Devices with entities that are not announced."
         watch("home_assistant_entities", entities, lambda: announcer.entities if announcer else 0)
         watch("home_assistant_messages", sent, lambda: announcer.published if announcer else 0)
+        watch("home_assistant_fault", "Whether announcements fail: 1 or 0.", lambda: bool(self.fault))
         watch("home_assistant_left_out", left_out, lambda: announcer.left_out if announcer else 0)
         if announcer is None:
             return []

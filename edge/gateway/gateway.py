@@ -528,6 +528,9 @@ class Gateway:
             health["recent"] = self._recent.to_message()
         if mqtt is not None:
             health["mqtt"] = mqtt.state
+            health["mqtt_broker"] = "external" if mqtt.broker is None else "embedded"
+            if fault := mqtt.announcing.fault:
+                health["announce_fault"] = fault
             if mqtt.sparkplug is not None:
                 health["sparkplug"] = mqtt.sparkplug.health()
                 health["sparkplug_host"] = mqtt.sparkplug.host_health()
@@ -536,8 +539,7 @@ class Gateway:
         if self._modbus is not None and (devices := self._modbus.health()):
             health["modbus"] = devices
         if mappings is not None:
-            announced = [] if mqtt is None else mqtt.announcing.faults()
-            health["mapping_faults"] = mappings.faults() + announced
+            health["mapping_faults"] = mappings.faults()
         if self._rules is not None:
             health["rule_faults"] = self._rules.faults()
         if mqtt is not None and mqtt.gate is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.gateway.watchdog import MAKES_PROGRESS
 
-_OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_gate", "outbox", "recent")
+_OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_broker", "mqtt_gate", "outbox", "recent")
 """Members for monitors without a token."""
 
 
@@ -25,7 +25,7 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             reduced[name] = value["state"]
         elif name == "last_restart" and isinstance(value, Mapping):
             reduced[name] = value["reason"]
-        elif name == "storage":
+        elif name in ("storage", "announce_fault"):
             reduced[name] = "failing"
         elif name == "engine":
             reduced[name] = "busy"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edge import last_run
+from edge import endpoints, last_run
 from edge.doctor import checks, examine
 from edge.doctor.all_checks import CHECKS
 from edge.doctor.checks import (
@@ -107,9 +107,10 @@ def test_gateway(machine):
     assert states(gateway.check(machine.around())) == ["ok", "unknown"]
     fault = {"file": "a.toml", "reason": "a.toml:3: no", "previous_version_applies": False}
     faults = {"mapping_faults": [fault, {"file": "c.toml", "reason": "no"}], "query_faults": {"b.rq": "no"}}
-    machine.health = (200, HEALTHY | faults | {"parts": {"ws": "no answer"}})
+    machine.health = (200, HEALTHY | faults | {"parts": {"ws": "no answer"}, "announce_fault": "no client"})
     found = list(gateway.check(machine.around()))
-    assert states(found) == ["warning"] * 4
+    assert states(found) == ["warning"] * 5
+    assert found.pop().what == "announcing to Home Assistant fails: no client"
     assert [each.what.partition(" has an error: ")[2] for each in found[1:]] == [
         "a.toml:3: no",
         "c.toml no",
@@ -285,6 +286,16 @@ def test_broker(machine):
         assert "is not connected" in only(broker.check(machine.around(**theirs))).what
         machine.health = None
         assert only(broker.check(machine.around(**theirs))).state == "unknown"
+
+
+def test_the_broker_is_that_of_the_running_gateway(machine):
+    closed = f"mqtt://127.0.0.1:{free_port()}"
+    endpoints.write(machine.data, {"mqtt": closed})
+    machine.health = (200, HEALTHY | {"mqtt": "disconnected", "mqtt_broker": "external"})
+    for own in ({}, {"enabled": False}, {"broker": "mqtt://elsewhere"}):
+        assert f"{closed} cannot be reached" in only(broker.check(machine.around(mqtt=own))).what
+    machine.health = (200, HEALTHY | {"mqtt": "connected", "mqtt_broker": "embedded"})
+    assert "embedded" in only(broker.check(machine.around(mqtt={"broker": closed}))).what
 
 
 def test_serial_ports(machine):

@@ -34,7 +34,7 @@ async def test_unauthenticated_clients_see_only_the_status(faulty):
         answer = await health(faulty, token)
         received = answer.json()
         assert (answer.status_code, received["status"], set(received["parts"].values())) == (200, "ready", {"moves"})
-        assert set(received) <= {"status", "version", "parts", "mqtt", "mqtt_gate", "outbox", "recent"}
+        assert set(received) <= {"status", "version", "parts", "mqtt", "mqtt_broker", "mqtt_gate", "outbox", "recent"}
         assert received["outbox"] == "off"
         assert "kitchen" not in answer.text
         assert "lamps" not in answer.text
@@ -67,6 +67,7 @@ def test_no_error_text_is_published():
         "uptime_seconds": 3,
         "parts": {"ws": "moves", "mqtt": private},
         "storage": private,
+        "announce_fault": private,
         "mapping_faults": [{"file": private}],
         "query_faults": {private: private},
     }

@@ -18,26 +18,23 @@ _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 def check(around: DoctorContext) -> Iterator[Finding]:
     """Check the connection of the gateway as `/health` reports it, and otherwise open a connection to the broker."""
     mqtt = around.settings.mqtt
-    if not mqtt.enabled:
+    # The gateway may run with other settings than those of this command.
+    state, kind = around.reported("mqtt"), around.reported("mqtt_broker")
+    broker = around.endpoint("mqtt") or mqtt.broker if kind == "external" else mqtt.broker
+    if kind is None and not mqtt.enabled:
         yield ok("broker.off")
-        return
-    if not mqtt.broker:
+    elif kind == "embedded" or not broker:
         yield ok("broker.embedded")
-        return
-    state = around.reported("mqtt")
-    if state == "connected":
-        yield ok("broker.connected", broker=mqtt.broker)
-        return
-    if state == "not subscribed":
-        yield problem("broker.not_subscribed", broker=mqtt.broker)
-        return
-    fault = _reach(mqtt.broker)
-    if fault:
-        yield problem("broker.unreachable", broker=mqtt.broker, reason=fault)
+    elif state == "connected":
+        yield ok("broker.connected", broker=broker)
+    elif state == "not subscribed":
+        yield problem("broker.not_subscribed", broker=broker)
+    elif fault := _reach(broker):
+        yield problem("broker.unreachable", broker=broker, reason=fault)
     elif state is None:
-        yield unknown("broker.unknown", broker=mqtt.broker)
+        yield unknown("broker.unknown", broker=broker)
     else:
-        yield problem("broker.not_connected", broker=mqtt.broker)
+        yield problem("broker.not_connected", broker=broker)
 
 
 def _reach(url: str) -> str:

@@ -43,6 +43,8 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     for kind in ("mapping", "rule", "query"):
         for fault in _texts(health.get(f"{kind}_faults")):
             yield Finding("warning", f"gateway.{kind}_fault", {"reason": fault})
+    if announcing := health.get("announce_fault"):
+        yield warning("gateway.announce_fault", reason=str(announcing))
     if not still:
         yield ok("gateway.runs", version=str(health.get("version")), process=process)
     # `/health` has this member only for clients that may see the state of the gateway.

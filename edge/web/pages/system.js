@@ -35,7 +35,7 @@ function Gateway({ state }) {
     state.recent?.bytes !== undefined && [t("system.recent"), formatBytes(state.recent.bytes)],
     state.outbox?.state && [t("system.outbox"), `${t(`shipping.${state.outbox.state}`)} ${state.outbox.reason}`.trim()],
   ].filter(Boolean);
-  const faults = [...(Array.isArray(state.mapping_faults) ? state.mapping_faults : []), ...Object.entries(state.query_faults ?? {}).map((each) => each.join(": "))];
+  const faults = [...(Array.isArray(state.mapping_faults) ? state.mapping_faults : []), ...Object.entries(state.query_faults ?? {}).map((each) => each.join(": ")), ...(state.announce_fault ? [`${t("strip.announce")}: ${state.announce_fault}`] : [])];
   return html`<section class="panel wide"><h2>${t("system.gateway")}</h2>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
     ${faults.map((fault) => html`<p class="problem" dir="auto">${typeof fault === "string" ? fault : fault.reason}</p>`)}

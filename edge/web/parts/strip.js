@@ -21,6 +21,7 @@ export function Strip() {
     count(badValues.value) && ["wait", t("strip.bad", { n: count(badValues.value) })],
     count(state.mapping_faults) && ["bad", t("strip.mappings", { n: count(state.mapping_faults) })],
     count(state.query_faults) && ["bad", t("strip.queries", { n: count(state.query_faults) })],
+    state.announce_fault && ["bad", t("strip.announce")],
     count(state.rule_faults) && ["bad", t("strip.rules", { n: count(state.rule_faults) }), "automation"],
     situations.value.size > 0 && ["wait", t("strip.situations", { n: situations.value.size }), "automation"],
     troubled(state.outbox) && ["wait", t("strip.outbox")],

@@ -51,6 +51,7 @@ export const TEXTS = {
   "strip.bad": { one: "{n} Art abgelehnter Werte", other: "{n} Arten abgelehnter Werte" },
   "strip.mappings": { one: "{n} fehlerhafte Zuordnung", other: "{n} fehlerhafte Zuordnungen" },
   "strip.queries": { one: "{n} fehlerhafte Abfrage", other: "{n} fehlerhafte Abfragen" },
+  "strip.announce": "Ankündigungen an Home Assistant scheitern",
   "strip.rules": { one: "{n} fehlerhafte Regel", other: "{n} fehlerhafte Regeln" },
   "strip.situations": { one: "{n} Situation einer Regel", other: "{n} Situationen von Regeln" },
   "strip.outbox": "Übertragung ins Archiv schlägt fehl",

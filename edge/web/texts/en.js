@@ -51,6 +51,7 @@ export const TEXTS = {
   "strip.bad": { one: "{n} kind of refused value", other: "{n} kinds of refused values" },
   "strip.mappings": { one: "{n} faulty mapping", other: "{n} faulty mappings" },
   "strip.queries": { one: "{n} faulty query", other: "{n} faulty queries" },
+  "strip.announce": "announcing to Home Assistant fails",
   "strip.rules": { one: "{n} faulty rule", other: "{n} faulty rules" },
   "strip.situations": { one: "{n} situation of a rule", other: "{n} situations of rules" },
   "strip.outbox": "Shipping to the history fails",

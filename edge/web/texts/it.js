@@ -51,6 +51,7 @@ export const TEXTS = {
   "strip.bad": { one: "{n} tipo di valore rifiutato", other: "{n} tipi di valori rifiutati" },
   "strip.mappings": { one: "{n} mappatura errata", other: "{n} mappature errate" },
   "strip.queries": { one: "{n} query errata", other: "{n} query errate" },
+  "strip.announce": "gli annunci a Home Assistant falliscono",
   "strip.rules": { one: "{n} regola errata", other: "{n} regole errate" },
   "strip.situations": { one: "{n} situazione di una regola", other: "{n} situazioni di regole" },
   "strip.outbox": "Invio allo storico non riuscito",

@@ -96,6 +96,7 @@ export const FINDINGS = {
   "gateway.mapping_fault": ["eine Zuordnung hat einen Fehler: {reason}", "sie hat keine Wirkung", "siehe `edge mapping check FILE`; das Gateway lädt die Datei, sobald sie gespeichert ist"],
   "gateway.rule_fault": ["eine Regel hat einen Fehler: {reason}", "sie hat keine Wirkung", "siehe `edge rules test FILE`; das Gateway lädt die Datei, sobald sie gespeichert ist"],
   "gateway.query_fault": ["eine fortlaufende Abfrage hat einen Fehler: {reason}", "sie hat keine Wirkung", "berichtigen Sie ihre Datei oder veröffentlichen Sie die Abfrage noch einmal"],
+  "gateway.announce_fault": ["Ankündigungen an Home Assistant scheitern: {reason}", "Home Assistant zeigt vielleicht alte Werte oder keine Geräte", "siehe docs/how-to/home-assistant.md; das Gateway versucht es wieder"],
   "gateway.runs": ["Version {version} läuft (Prozess {process}), und alle Bestandteile kommen voran"],
   "gateway.few_details": ["nicht angemeldete Clients erhalten wenig Einzelheiten: Rückstand und Zuordnungen wurden nicht geprüft", "", "export EDGE_TOKEN=$(edge clients token NAME) eines Clients, der verwalten darf"],
   "memory.unknown": ["der Kernel meldet es nicht"],

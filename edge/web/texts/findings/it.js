@@ -96,6 +96,7 @@ export const FINDINGS = {
   "gateway.mapping_fault": ["una mappatura ha un errore: {reason}", "non ha effetto", "vedi `edge mapping check FILE`; il gateway carica il file appena viene salvato"],
   "gateway.rule_fault": ["una regola ha un errore: {reason}", "non ha effetto", "vedi `edge rules test FILE`; il gateway carica il file appena viene salvato"],
   "gateway.query_fault": ["un'interrogazione continua ha un errore: {reason}", "non ha effetto", "correggi il suo file, o pubblica di nuovo l'interrogazione"],
+  "gateway.announce_fault": ["gli annunci a Home Assistant falliscono: {reason}", "Home Assistant potrebbe mostrare valori vecchi, o nessun dispositivo", "vedi docs/how-to/home-assistant.md; il gateway riprova"],
   "gateway.runs": ["la versione {version} è in funzione (processo {process}), e tutti i componenti avanzano"],
   "gateway.few_details": ["i client non autenticati ricevono pochi dettagli: arretrati e mappature non sono stati controllati", "", "export EDGE_TOKEN=$(edge clients token NAME) di un client che può amministrare"],
   "memory.unknown": ["il kernel non la segnala"],
