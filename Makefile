@@ -11,6 +11,7 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 # Tests wait half of their time: three workers for two cores.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+RUNS    ?= test-gateway test-forks test-history
 FORKING ?= $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) + 1) / 2)))
 # Tests start hundreds of processes. Without bytecode each of them would compile the gateway again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +29,7 @@ spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 
 test: $(VENV)/spark.jsa  ## run all tests (ARGS="tests/cli -k name" runs a selection)
 ifeq ($(ARGS),)
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=none test-gateway test-forks test-history
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=none $(RUNS)
 else
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 endif
