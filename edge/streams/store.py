@@ -276,9 +276,13 @@ class StreamStore:
 
     def corrected(self, stream: int, numbers: Iterable[int]) -> None:
         """Record that the corrections for late elements are stored."""
-        rows = [(stream, number) for number in numbers]
+        self.set_missing(stream, numbers, 0)
+
+    def set_missing(self, stream: int, numbers: Iterable[int], missing: int) -> None:
+        """Change `StoredElement.missing` of elements."""
+        rows = [(missing, stream, number) for number in numbers]
         with self._storing():
-            self._connection.executemany("UPDATE elements SET missing = 0 WHERE stream = ? AND number = ?", rows)
+            self._connection.executemany("UPDATE elements SET missing = ? WHERE stream = ? AND number = ?", rows)
 
     def remove(self, stream: int, numbers: Iterable[int]) -> None:
         """Remove elements that no window needs any more."""

@@ -29,6 +29,8 @@ class Stream:
         self.number = stored.number
         self.taken = stored.taken
         """Number of the last element that the windows had when they slid last."""
+        self.held = 0
+        """Number of the first element that windows get after the slide in progress; 0: they have all."""
         self.too_late = stored.too_late
         """Elements that came later than that."""
         self.size = 0

@@ -7,6 +7,7 @@ from test_processor_order import BEGIN, SECOND, NoLiveData, make, query, triple
 
 from edge.engine.engine import Engine
 from edge.protocol.access import ANYBODY
+from edge.streams import window_engine
 from edge.streams.processor import NewElement, SlideInProgress, window_advance
 from edge.streams.running_query import RunningQuery
 from edge.streams.store import StreamStore
@@ -163,3 +164,46 @@ def test_an_element_that_makes_a_window_report_waits_for_the_slide_in_progress(m
     assert turns > 1
     assert [int(row[0].value) for report in seen for row in report.rows] == [1]
     processor.close()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_element_that_is_late_for_a_slide_in_progress_does_not_wait_for_it(monkeypatch, tmp_path, ends):
+    """`ends`: the process ends in the middle of the slide. Then the report that is made again has the elements."""
+    for module, name in ((window_advance, "_LARGEST_TURN"), (window_engine, "_LARGEST_PIECE")):
+        monkeypatch.setattr(module, name, 1)
+    store = StreamStore(tmp_path)
+    processor = make(3, store=store)
+    processor.register("q", query("[RANGE PT10S STEP PT10S]", select="SELECT (COUNT(*) AS ?n)"), ANYBODY, BEGIN)
+
+    def add(now, time, value):
+        element = NewElement(triple(value), BEGIN + time * SECOND)
+        return processor.add("s", [element], ANYBODY, BEGIN + now * SECOND)[1:]
+
+    def advance(now):
+        while not processor.advance(BEGIN + now * SECOND):
+            pass
+
+    def values(rows):
+        return [int(row[0].value) for row in rows or ()]
+
+    for time in range(1, 5):
+        advance(time)
+        assert add(time, time, value=time) == (0, 0)
+    assert not processor.advance(BEGIN + 10 * SECOND)
+    assert processor.is_sliding
+    assert add(10, 2, value=20) == (0, 1)
+    assert add(10, 8, value=80) == (1, 0)
+    assert add(10, 10, value=100) == (0, 0)
+    if ends:
+        processor.close()
+        store.close()
+        store = StreamStore(tmp_path)
+        processor = make(3, store=store, restored=BEGIN + 10 * SECOND)
+    advance(10)
+    assert add(12, 9, value=90) == (1, 0)
+    advance(20)
+    found = [(report.time - BEGIN, values(report.rows), values(report.removed)) for report in processor.store_reports()]
+    first = [(10, [6], []), (10, [7], [6])] if ends else [(10, [4], []), (10, [5], [4]), (10, [6], [5])]
+    assert found == [(time * SECOND, *rows) for time, *rows in (*first, (20, [1], []))]
+    processor.close()
+    store.close()

@@ -204,6 +204,13 @@ class Story:
         return len(self.windows) == 1 or not (self._is_by_arrival or has_session)
 
     @property
+    def earliest(self):
+        """The least delay of an element that comes during a slide."""
+        if len(self.windows) == 1:
+            return -self.lateness - 1
+        return -self.lateness if self.is_exact else 0
+
+    @property
     def _is_by_arrival(self):
         return any(
             window.kind in (WindowKind.COUNT, WindowKind.TRIPLES) or window.report is ReportPolicy.CHANGE
@@ -262,6 +269,9 @@ class Story:
         processor.close()
         self.store.close()
         processor = self.processor()
+        # A slide that was in progress is made again, with the elements that came meanwhile.
+        time = self.store.time // SECOND
+        self.arrivals = [each._replace(now=min(each.now, time)) for each in self.arrivals]
         processor.restore(now * SECOND)
         self.story.append(f"restart at {now}")
         return processor
@@ -278,7 +288,7 @@ class Story:
             action = self.pauses.random()
             if action < 0.2:
                 try:
-                    self.add_now(processor, self.pauses.randint(-1, 2), now)
+                    self.add_now(processor, self.pauses.randint(self.earliest, 2), now)
                 except SlideInProgress:
                     self.story.append(f"which waits at {now}")
             elif action < 0.3 and self.has_restarts:

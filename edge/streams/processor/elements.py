@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import pyoxigraph as ox
@@ -41,6 +41,15 @@ class Accepted(NamedTuple):
     """Those that came after the lateness of the stream: earlier reports stay as they are, later ones contain them."""
 
 
+class _Held(NamedTuple):
+    """Elements of a request that windows get at the end of the slide in progress."""
+
+    stream: Stream
+    elements: Sequence[StoredElement]
+    late: Collection[int]
+    """Numbers of those that correct earlier reports."""
+
+
 class Elements:
     """Takes the elements of all streams."""
 
@@ -63,9 +72,15 @@ class Elements:
         self._committer = committer
         self._corrector = corrector
         self._clock = clock
+        self._held: list[_Held] = []
+        """In the order of arrival."""
 
-    def post(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
+    def post(
+        self, identifier: str, elements: Sequence[NewElement], access: Access, now: int, *, holds: bool = False
+    ) -> Accepted:
         """Add elements of a client to a stream; they are durable at the return.
+
+        `holds`: a slide is in progress that some of them are late for, so windows get them after it.
 
         Raises `NotFound`, `Forbidden`, `InvalidRequest`, `TooLarge`, `TooManyRequests`, `StorageFailed`; then none is
         added.
@@ -74,25 +89,29 @@ class Elements:
         check_writes(access, stream.iri)
         if stream.source:
             raise InvalidRequest(f"This stream has the elements of {stream.source}; post to another one")
-        return self.add(stream, elements, max(now, self._clock.time))
+        return self.add(stream, elements, max(now, self._clock.time), holds=holds)
 
-    def add(self, stream: Stream, elements: Sequence[NewElement], now: int) -> Accepted:
-        """Add elements to any stream; they are durable at the return. Raises as `post`.
+    def add(self, stream: Stream, elements: Sequence[NewElement], now: int, *, holds: bool = False) -> Accepted:
+        """Add elements to any stream; they are durable at the return. Arguments and errors are those of `post`.
 
-        Also raises `SlideInProgress` if a slide is in progress and an element is late, or a window depends on arrivals:
-        its slides would follow each other without an end, and the time of an arrival is not durable before the slide.
+        Also raises `SlideInProgress` if a slide is in progress and a window depends on arrivals: its slides would
+        follow each other without an end, and the time of an arrival is not durable before the slide.
         """
         accepted = [
             read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
         ]
         is_needed = self._streams.needs(stream)
         if is_needed:
-            self._streams.check_room(sum(len(graph) for _, graph in accepted))
+            held = sum(len(each.graph) for batch in self._held for each in batch.elements)
+            self._streams.check_room(held + sum(len(graph) for _, graph in accepted))
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
         too_late = [LateElement(each.number, each.time, now, graph) for each, graph, missing in stored if missing > 0]
-        if not self._pending_changes.is_complete and (late or too_late or _depends_on_arrivals(stream)):
-            raise SlideInProgress
+        if not self._pending_changes.is_complete:
+            # Once elements are held, later ones of the stream are, too: windows get them in the order of their numbers.
+            holds = bool(holds or late or too_late or stream.held)
+            if _depends_on_arrivals(stream) or (holds and _has_sessions(stream)):
+                raise SlideInProgress
         last = stream.number + len(accepted)
 
         def store() -> None:
@@ -105,13 +124,27 @@ class Elements:
         stream.number = last
         if not is_needed:
             return Accepted(len(accepted), 0, 0)
-        self._keep(stream, stored)
-        if late:
-            self._corrector.correct(stream, late)
+        if holds:
+            stream.held = stream.held or stored[0].element.number
+            self._held.append(_Held(stream, stored, late))
+        else:
+            self._take(stream, stored, late)
         if too_late:
             stream.too_late += len(too_late)
             _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": len(too_late)})
         return Accepted(len(accepted), len(late), len(too_late))
+
+    def take_held(self) -> None:
+        """Give windows what came during a slide that is done."""
+        held, self._held = self._held, []
+        for stream, elements, late in held:
+            stream.held = 0
+            self._take(stream, elements, late)
+
+    def _take(self, stream: Stream, elements: Iterable[StoredElement], late: Collection[int]) -> None:
+        self._keep(stream, elements)
+        if late:
+            self._corrector.correct(stream, late)
 
     def late(self, identifier: str, access: Access) -> list[LateElement]:
         """Return the newest elements of a stream that came too late, oldest first.
@@ -152,6 +185,10 @@ class Elements:
         for window in stream.windows:
             self._engine.schedule(window)
         self._pending_changes.note_elements(stream)
+
+
+def _has_sessions(stream: Stream) -> bool:
+    return any(window.definition.kind is WindowKind.SESSION for window in stream.windows)
 
 
 def _depends_on_arrivals(stream: Stream) -> bool:

@@ -60,9 +60,9 @@ class PendingChanges:
         self._changed[stream] = None
 
     def take_elements(self) -> None:
-        """Note that the windows have all elements, because they have slid."""
+        """Note that the windows have all elements that are not held, because they have slid."""
         for stream in self._fresh:
-            stream.taken = stream.number
+            stream.taken = stream.held - 1 if stream.held else stream.number
             self._changed[stream] = None
         self._fresh.clear()
 

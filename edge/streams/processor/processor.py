@@ -169,9 +169,9 @@ class Processor:
         Raises `SlideInProgress` if they have to wait for its end.
         """
         times = [now if each.time is None else each.time for each in elements]
-        self._window_advance.admit(now, min(times, default=now))
+        holds = self._window_advance.admit(now, min(times, default=now))
         self._window_advance.settle()
-        return self._elements.post(identifier, elements, access, now)
+        return self._elements.post(identifier, elements, access, now, holds=holds)
 
     def late(self, identifier: str, access: Access) -> list[LateElement]:
         """Return the newest elements of a stream that came too late. See `Elements.late`."""

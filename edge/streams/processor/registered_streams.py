@@ -53,8 +53,18 @@ class RegisteredStreams:
             self.enter(stream)
             for element in self._store.elements(stored.id):
                 stream.keep(element)
+            self._include(stream)
         if has_observations and OBSERVATIONS not in self._streams:
             self._add(OBSERVATIONS, "", 0)
+
+    def _include(self, stream: Stream) -> None:
+        """Let a slide that was in progress contain the elements that were too late for it: it is made again."""
+        time = self._clock.time
+        found = [number for number, missing in stream.missing.items() if missing > time]
+        if found:
+            with self._store.transaction():
+                self._store.set_missing(stream.id, found, time)
+            stream.missing |= dict.fromkeys(found, time)
 
     @property
     def by_iri(self) -> Mapping[str, Stream]:

@@ -91,6 +91,7 @@ class WindowAdvance:
         clock.time = self._engine.time = now
         self._pending_changes.is_complete = True
         self._pending_changes.take_elements()
+        self._elements.take_held()
         return is_done
 
     def _next(self, now: int) -> tuple[int, Iterator[int]] | None:
@@ -111,19 +112,21 @@ class WindowAdvance:
         self._clock.time = max(self._clock.time, time)
         self._pending_changes.is_complete = False
 
-    def admit(self, now: int, first: int) -> None:
+    def admit(self, now: int, first: int) -> bool:
         """Let elements come at a time, also during a slide, as if it was done.
 
-        `first`: the earliest of their times. Raises `SlideInProgress` if they have to wait for the end of the slide:
-        they are late for it, or other windows have to slide or to get results before they come.
+        `first`: the earliest of their times. Returns whether windows get them after a slide in progress, because some
+        are late for it. Raises `SlideInProgress` if they have to wait for its end: other windows have to slide or to
+        get results before they come.
         """
         if self._present is None:
-            return
+            return False
         due = self._engine.due()
         is_next = due is None or due > now
-        if not is_next or first <= self._present[0] or self._streams.has_chains:
+        if not is_next or self._streams.has_chains:
             raise SlideInProgress
         self._clock.time = max(self._clock.time, now)
+        return first <= self._present[0]
 
     def settle(self) -> None:
         """Let the windows slide that are due now because of elements that have come. To be called before others come.
