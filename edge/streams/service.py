@@ -53,6 +53,8 @@ _RETRY: Final = Backoff(first=1.0, most=15.0)
 """Waits after a failure of the disk."""
 _REVIEW: Final = 60 * _SECOND
 """Time between two checks of the permissions of all queries."""
+_ACKNOWLEDGED: Final = _SECOND // 4
+"""Time until an acknowledgement of an observer is stored, together with those that come meanwhile."""
 _MOST_UNSTORED: Final = 10_000
 """Reports that wait in memory until the disk works again."""
 
@@ -97,6 +99,8 @@ class StreamService:
         self._broken: EdgeError | None = None
         """Why no request can be served; None: they can."""
         self._reviewed = 0
+        self._flush_at: int | None = None
+        """Steady time at which acknowledgements are stored; None: none waits."""
         self._subscriptions: dict[str, str] = {}
         """Names of the queries of subscriptions, by spuid."""
         self.failing = ""
@@ -338,10 +342,12 @@ class StreamService:
             return 0.0
         if retry.failures:
             return retry.failed()
-        due = self._processor.due()
-        if due is None:
-            return _LONGEST_WAIT
-        return min(max((due - self._clock.wall()) / _SECOND, 0.0), _LONGEST_WAIT)
+        pause = _LONGEST_WAIT
+        if (due := self._processor.due()) is not None:
+            pause = min(pause, (due - self._clock.wall()) / _SECOND)
+        if self._flush_at is not None:
+            pause = min(pause, (self._flush_at - self._clock.steady()) / _SECOND)
+        return max(pause, 0.0)
 
     def _work(self, actions: Sequence[Action], retry: Retry) -> None:
         processor = self._processor
@@ -388,7 +394,7 @@ class StreamService:
             return
         try:
             self._waiting.expire()
-            self._waiting.flush()
+            self._flush()
             reports = self._processor.store_reports()
         except EdgeError as error:
             self.failing = error.description
@@ -398,6 +404,17 @@ class StreamService:
             return
         retry.succeeded()
         self.failing = self._delivery.deliver(reports) or self._processor.problem
+
+    def _flush(self) -> None:
+        """Store what observers have acknowledged. Not each by itself: a transaction takes longer than a report."""
+        if not self._waiting.is_stored and not self._actions.is_closed:
+            now = self._clock.steady()
+            if self._flush_at is None:
+                self._flush_at = now + _ACKNOWLEDGED
+            if now < self._flush_at:
+                return
+        self._flush_at = None
+        self._waiting.flush()
 
     def _refuse(self) -> None:
         self._actions.close()

@@ -41,6 +41,11 @@ class WaitingReports:
         """Return the observers of a query."""
         return [self._observers[observer] for observer in sorted(self._of.get(query, ()))]
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether all that observers have acknowledged is stored."""
+        return not self._pending_changes
+
     def find(self, observer: str) -> StoredObserver | None:
         """Return an observer."""
         return self._observers.get(observer)
