@@ -372,6 +372,8 @@ def _show(explanation: MessageExplanation) -> None:
             lines.append("")
         lines += (f"  {printable(reason)}" for reason in explanation.reasons)
         click.echo("\n".join(lines))
+        for each in explanation.missing:
+            click.echo(f"edge: {printable(each)}", err=True)
         return
     lines.append(f"no mapping matches {printable(explanation.topic)}")
     if explanation.nearest:

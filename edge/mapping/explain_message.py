@@ -11,7 +11,7 @@ from typing import Final
 
 from edge.mapping.evaluate import BoundMapping
 from edge.mapping.explain_conditions import failed, failed_in, other_level
-from edge.mapping.jsonpath import Hit
+from edge.mapping.jsonpath import Hit, JsonPath
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
@@ -21,6 +21,8 @@ from edge.mapping.rules import ReadingRule
 from edge.mapping.suggestion import suggest
 
 _MOST_OTHERS: Final = 5
+_MOST_NAMES: Final = 1000
+"""Member names that are compared with one that the payload lacks."""
 _KEYS = (
     "observation",
     "value",
@@ -67,6 +69,8 @@ class MessageExplanation:
     """Times and units that the payload lacks, and for a message without readings and problems: why each reading of the
     applied mappings yields nothing.
     """
+    missing: tuple[str, ...] = ()
+    """For a message with readings: the values of the operator's mappings that the payload lacks."""
     suggestion: str | None = None
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
@@ -80,12 +84,18 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
         candidates.append(Candidate(*writer, {}, True, "what this actuator sends itself"))
     if outcome.matched:
         reasons: list[str] = []
+        missing: list[str] = []
+        own = {mapping.name for pack in mapper.packs if pack.own for mapping in pack.mappings}
         if payload and not outcome.ignored:
             silent = not (outcome.readings or outcome.problems)
             for bound in (each for group in mapper.groups(topic) for each in group):
                 if bound.mapping.name in outcome.mappings:
-                    reasons += _reasons(bound, message.read_by(bound.mapping.layout), silent=silent)
-        return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons))
+                    read = message.read_by(bound.mapping.layout)
+                    reasons += _reasons(bound, read, silent=silent)
+                    # The packs of the gateway name the values of all models of a device.
+                    if not silent and bound.mapping.name in own:
+                        missing += _missing(bound, read)
+        return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons), missing=tuple(missing))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
     others = tuple(islice(_others(mapper, topic, {each.mapping for each in candidates}, nearest), _MOST_OTHERS))
@@ -126,6 +136,37 @@ def _others(mapper: Mapper, topic: str, shown: Collection[str], nearest: Collect
         yield Candidate(mapping.name, mapping.topic.text, {}, False, why)
 
 
+def _missing(bound: BoundMapping, message: PayloadMessage) -> Iterator[str]:
+    """Yield the values of a mapping at whose path the payload has nothing."""
+    mapping = bound.mapping
+    if mapping.payload not in DOCUMENTS:
+        return
+    try:
+        documents = [message.document]
+        if mapping.each is not None:
+            documents = [hit.value for hit in mapping.each.walk(message.document)]
+        if mapping.decode is not None:
+            documents = [mapping.decode.decoded(each) for each in documents]
+    except PayloadError:
+        return
+    for number, rule in enumerate(mapping.rules):
+        if rule.terms is None or rule.path is None or rule.default is not None or failed(rule.when, message):
+            continue
+        if not any(rule.path.leads_somewhere(each) for each in documents):
+            which = f"readings[{number}]" if len(mapping.rules) > 1 else "its value"
+            yield f"{mapping.name}: {which}: {_nothing_at(rule.path, documents)}"
+
+
+def _nothing_at(path: JsonPath, documents: Sequence[object]) -> str:
+    """Return that the payload has nothing at a path, with the most similar name that it has there."""
+    for lacking, names in filter(None, map(path.missing_name, documents)):
+        # Of names that differ in their case only, the first one.
+        folded = {name.casefold(): name for name in reversed(names[:_MOST_NAMES])}
+        if close := difflib.get_close_matches(lacking.casefold(), folded, n=1):
+            return f'nothing at "{path.text}"; did you mean "{folded[close[0]]}"?'
+    return f'nothing at "{path.text}"'
+
+
 def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> Iterator[str]:
     """Yield what the payload lacks for a mapping. `silent`: also why each of its readings yields nothing."""
     mapping = bound.mapping
@@ -147,7 +188,7 @@ def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> I
     for rule in mapping.rules:
         hits = [hit for each in documents for hit in (rule.path.walk(each) if rule.path is not None else ())]
         if silent:
-            yield f"{mapping.name}, {rule.what}: {_reason(rule, message, hits)}"
+            yield f"{mapping.name}, {rule.what}: {_reason(rule, message, documents, hits)}"
         for key, path in (("time", rule.time.path if rule.time is not None else None), ("unit_from", rule.unit_path)):
             starts = documents if path is None or not path.absolute else [message.whole]
             if path is not None and path.relative:
@@ -156,13 +197,13 @@ def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> I
                 yield f'{mapping.name}, {rule.what}: the payload has nothing at "{path.text}" ({key})'
 
 
-def _reason(rule: ReadingRule, message: PayloadMessage, hits: Sequence[Hit]) -> str:
+def _reason(rule: ReadingRule, message: PayloadMessage, documents: Sequence[object], hits: Sequence[Hit]) -> str:
     if rule.terms is None:
         return "it is ignored"
     if reason := failed(rule.when, message):
         return f"its condition does not hold: {reason}"
     if rule.path is not None and not hits:
-        return "the payload has no such value"
+        return _nothing_at(rule.path, documents)
     taken = [hit for hit in hits if rule.takes(hit.parent)]
     if hits and not taken:
         reason = failed_in(rule.local_when, [hit.parent for hit in hits])
@@ -205,5 +246,6 @@ def to_json(explanation: MessageExplanation) -> dict[str, object]:
             for problem in outcome.problems
         ],
         "reasons": list(explanation.reasons),
+        "missing": list(explanation.missing),
         "suggestion": explanation.suggestion,
     }

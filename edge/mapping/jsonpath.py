@@ -127,6 +127,17 @@ class JsonPath:
             return isinstance(document, dict) and self.single in document
         return next(self.walk(document), None) is not None
 
+    def missing_name(self, document: object) -> tuple[str, list[str]] | None:
+        """Return the first member name on the path that the document lacks, and the names in its place; None: none."""
+        nodes = [document]
+        for step in self.steps:
+            found = [value for node in nodes for _, value, _ in _children(step, node, {}, None, 0)]
+            if not found:
+                names = [name for node in nodes if isinstance(node, dict) for name in node]
+                return (step.name, names) if isinstance(step, _Key) else None
+            nodes = found
+        return None
+
     def name_at(self, at: int) -> str | None:
         """Return the fixed member name of the step at `at`; None: the step is another one."""
         step = self.steps[at]

@@ -112,6 +112,31 @@ def test_a_message_without_a_value_is_1_with_the_reason(edge, file):
     assert (ignored.returncode, "ignores the message" in ignored.stdout) == (0, True)
 
 
+def test_a_path_without_a_value_is_named_with_the_nearest_member(edge, file):
+    file.write_text(
+        """
+[[mapping]]
+topic = "field/{id}"
+payload = "json"
+observation = "edge:field-{id}/{member}"
+readings = [
+  { path = "object.temp_soil" },
+  { path = "object.moisture" },
+  { path = "object.zz" },
+  { path = "battery", default = 0 },
+]
+"""
+    )
+    message = ("mapping", "test", "field/1", '{"object": {"temp_SOIL": 9, "moisture": 3}}', "-f", file)
+    done = edge(*message)
+    assert (done.returncode, done.stdout.count("  value ")) == (0, 2)
+    at = "edge: greenhouse/field/{id}: readings"
+    assert done.stderr == (
+        f'{at}[0]: nothing at "object.temp_soil"; did you mean "temp_SOIL"?\n{at}[2]: nothing at "object.zz"\n'
+    )
+    assert len(json.loads(edge(*message, "--json").stdout)["missing"]) == 2
+
+
 def test_a_new_mapping_generalises_a_message(edge, tmp_path):
     """The topic and payload of a LoRaWAN network server (ChirpStack 4, its documentation of events)."""
     payload = {
@@ -261,6 +286,8 @@ def test_the_messages_that_set_values_are_shown(edge, tmp_path):
     none = edge("mapping", "test", "valve/7", '{"battery": 90}', "-f", file, "--set", "1")
     assert (none.returncode, none.stderr) == (
         1,
+        'edge: valve/valve/{id}: readings[0]: nothing at "open"\n'
+        'edge: valve/valve/{id}: readings[1]: nothing at "level"\n'
         "edge: no value of this message can be set; its mapping has no `set`\n",
     )
     assert "edge: no value" not in edge(*message).stderr
