@@ -252,6 +252,11 @@ TEXTS: Final[dict[str, FindingTexts]] = {
         "it has no effect",
         "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved",
     ),
+    "gateway.mapping_fault_previous": FindingTexts(
+        "a mapping has an error: {reason}",
+        "its previous version applies until the gateway restarts",
+        "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved",
+    ),
     "gateway.rule_fault": FindingTexts(
         "a rule has an error: {reason}",
         "it has no effect",

@@ -106,7 +106,10 @@ def test_gateway(machine):
     machine.health = (200, {"version": "1", "parts": {"engine": "moves"}})
     assert states(gateway.check(machine.around())) == ["ok", "unknown"]
     fault = {"file": "a.toml", "reason": "a.toml:3: no", "previous_version_applies": False}
-    faults = {"mapping_faults": [fault, {"file": "c.toml", "reason": "no"}], "query_faults": {"b.rq": "no"}}
+    faults = {
+        "mapping_faults": [fault, {"file": "c.toml", "reason": "no", "previous_version_applies": True}],
+        "query_faults": {"b.rq": "no"},
+    }
     machine.health = (200, HEALTHY | faults | {"parts": {"ws": "no answer"}, "announce_fault": "no client"})
     found = list(gateway.check(machine.around()))
     assert states(found) == ["warning"] * 5
@@ -115,6 +118,11 @@ def test_gateway(machine):
         "a.toml:3: no",
         "c.toml no",
         "b.rq: no",
+    ]
+    assert [each.why for each in found[1:]] == [
+        "it has no effect",
+        "its previous version applies until the gateway restarts",
+        "it has no effect",
     ]
 
 

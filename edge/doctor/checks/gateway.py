@@ -41,8 +41,9 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     for part, state in still.items():
         yield warning("gateway.stalled", component=part, reason=state)
     for kind in ("mapping", "rule", "query"):
-        for fault in _texts(health.get(f"{kind}_faults")):
-            yield Finding("warning", f"gateway.{kind}_fault", {"reason": fault})
+        for fault, previous in _faults(health.get(f"{kind}_faults")):
+            code = f"gateway.{kind}_fault_previous" if previous and kind == "mapping" else f"gateway.{kind}_fault"
+            yield Finding("warning", code, {"reason": fault})
     if announcing := health.get("announce_fault"):
         yield warning("gateway.announce_fault", reason=str(announcing))
     if not still:
@@ -52,12 +53,15 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         yield unknown("gateway.few_details")
 
 
-def _texts(faults: object) -> list[str]:
-    """Return the texts of the faults in a member of `/health`."""
+def _faults(faults: object) -> list[tuple[str, bool]]:
+    """Return the faults in a member of `/health`: the text, and whether the previous version of the file applies."""
     if isinstance(faults, dict):
-        return [f"{name}: {fault}" for name, fault in faults.items()]
+        return [(f"{name}: {fault}", False) for name, fault in faults.items()]
     found = faults if isinstance(faults, list) else []
-    return [_text(each) if isinstance(each, dict) else str(each) for each in found]
+    return [
+        (_text(each), each.get("previous_version_applies") is True) if isinstance(each, dict) else (str(each), False)
+        for each in found
+    ]
 
 
 def _text(fault: dict[str, object]) -> str:
