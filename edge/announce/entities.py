@@ -161,7 +161,7 @@ class EntityMaker:
         if entity is not None:
             entity.config.update(self._availability(available, entity))
             entity.config.update(self._about(device, area))
-            entity.config["name"] = _without(entity.config["name"], device.name)
+            entity.config["name"] = _without(entity.config["name"], clean(device.name))
         return entity
 
     def _single(self, observed: Observed) -> Entity | None:
@@ -194,7 +194,7 @@ class EntityMaker:
 
     def _common(self, observed: Observed, state: StateOf) -> Config:
         return {
-            "name": clean(observed.name) or local_name(observed.iri)[:100],
+            "name": clean(observed.name) or clean(local_name(observed.iri)) or observed.iri[:100],
             "unique_id": f"{self._place.node}_{observed.object_id}",
             "state_topic": state.topic,
             "qos": 1,

@@ -34,6 +34,8 @@ _MOST_TOPICS: Final = 8
 _LONGEST: Final = 200
 """Characters of a name or identifier."""
 _UNSTORABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u2028\u2029]+")
+_BIDI_CONTROLS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+"""Characters that change the direction of the text around them (Unicode Standard Annex 9, property Bidi_Control)."""
 
 
 class BadAnnouncement(ValueError):
@@ -86,7 +88,7 @@ class Entity:
         """Return an option that is a list of names, without those that cannot be stored."""
         value = self.config.get(key)
         items = value if isinstance(value, list) else []
-        return [each for each in items if isinstance(each, str) and each and clean(each, len(each)) == each]
+        return [each for each in items if isinstance(each, str) and each and is_plain(each)]
 
     def boolean(self, key: str) -> bool:
         """Whether an option is true."""
@@ -129,8 +131,13 @@ def read_announcement(topic: str, prefix: str, payload: str) -> Announcement:
 
 
 def clean(text: object, longest: int = _LONGEST) -> str:
-    """Return a name for people: without control characters, shortened."""
-    return _UNSTORABLE.sub(" ", text).strip()[:longest] if isinstance(text, str) else ""
+    """Return a name for people: without control characters, also those of the direction of text, and shortened."""
+    return _UNSTORABLE.sub(" ", _BIDI_CONTROLS.sub("", text)).strip()[:longest] if isinstance(text, str) else ""
+
+
+def is_plain(text: str) -> bool:
+    """Whether an identifier has no control characters, and no blanks at its ends."""
+    return _UNSTORABLE.search(text) is None and text.strip() == text
 
 
 def encoded(text: str) -> str:

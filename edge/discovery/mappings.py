@@ -19,6 +19,7 @@ from edge.discovery.announcement import (
     clean,
     encoded,
     is_announcement,
+    is_plain,
 )
 from edge.discovery.device_classes import NUMERIC, PROPERTIES, unit_of
 from edge.discovery.entities import KINDS, NO_NUMBER, Keys, Observed, observed_by
@@ -167,11 +168,7 @@ class AnnouncementCompiler:
         return {"topic": literal(topic)}
 
     def _check(self, topic: str) -> None:
-        if (
-            len(topic) > LONGEST_TOPIC
-            or topic.startswith(("$", *self._own_topics))
-            or clean(topic, len(topic)) != topic
-        ):
+        if len(topic) > LONGEST_TOPIC or topic.startswith(("$", *self._own_topics)) or not is_plain(topic):
             raise BadAnnouncement(f'the topic "{clean(topic)}" cannot be announced')
 
     def _setter(self, command: Keys, keys: Keys) -> Keys:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from edge.discovery.announcement import BadAnnouncement, clean, encoded
+from edge.discovery.announcement import BadAnnouncement, clean, encoded, is_plain
 from edge.discovery.device_classes import PROPERTIES, unit_of
 from edge.discovery.mappings import literal, property_name
 from edge.mapping.compiling import MappingCompiler
@@ -260,7 +260,7 @@ class Births:
         """Return the keys of a reading. `devices`: IRIs that its observation cannot have. Raises `BadMetric`."""
         name, datatype = definition.name, DATATYPES[definition.datatype]
         mark = "'" if '"' in name else '"'
-        if mark in name or clean(name, len(name)) != name:
+        if mark in name or not is_plain(name):
             raise BadMetric("its name has control characters, blanks at its ends, or two kinds of quotation marks")
         observation = source.observation(name)
         if observation in devices:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from edge.discovery.announcement import clean
+from edge.discovery.announcement import clean, is_plain
 from edge.mapping.settings import MappingLimits
 from edge.sparkplug.births import NAMESPACE, Births, Source, is_of_protocol
 from edge.sparkplug.datatypes import DATATYPES, BadMetric, value_of
@@ -235,7 +235,7 @@ class SparkplugHost:
 
     def _check(self, levels: list[str], payload: bytes) -> None:
         """Raise `BadMetric` if a message cannot be used."""
-        if any(not 0 < len(level) <= _LONGEST_NAME or clean(level) != level for level in levels):
+        if any(not 0 < len(level) <= _LONGEST_NAME or not is_plain(level) for level in levels):
             raise BadMetric(f"an identifier has 1 to {_LONGEST_NAME} characters, without control characters")
         if any(level in (".", "..") for level in levels):
             raise BadMetric("an identifier is a dot or two, which cannot be a part of an IRI")

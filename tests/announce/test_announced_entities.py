@@ -214,6 +214,15 @@ def test_the_place_is_the_area_unless_it_is_the_device_itself():
     assert "suggested_area" not in entity.config["device"]
 
 
+@pytest.mark.parametrize("control", ["\u202e", "\u2066", "\u200f", "\u061c"])
+def test_names_do_not_turn_the_text_around_them(control):
+    turned = f"lamp{control}"
+    (entity,) = made(Observed("urn:x:t", f"{turned} level", literal("1"), area=turned), device=Device("urn:d", turned))
+    device = entity.config["device"]
+    assert (entity.config["name"], device["name"]) == ("level", "lamp")
+    assert control not in entity.payload().decode()
+
+
 @given(st.text(min_size=1), st.text(), st.text())
 def test_hostile_names_give_valid_announcements(iri, label, client):
     place = Place("homeassistant", "sepa", node_of(client))

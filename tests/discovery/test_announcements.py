@@ -676,7 +676,8 @@ def test_hostile_names_become_valid_terms(home, text):
     for reading in readings:
         for iri in (reading.observation, reading.property, reading.location, reading.sensor):
             assert iri is None or (is_iri(iri) and iri.startswith("urn:sepa-edge:"))
-        assert "\0" not in f"{reading.label}{reading.comment}"
+        names = f"{reading.label}{reading.comment}{reading.sensor_label}"
+        assert not {"\0", "\u202e"} & {*names}
         assert len(reading.label or "") < 500
 
 
