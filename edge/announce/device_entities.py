@@ -23,6 +23,8 @@ class DeviceEntities:
         self._areas: Counter[str] = Counter()
         self._available: dict[str, Observed] = {}
         """Observations of whether the device is available. The first one counts."""
+        self._unannounced: set[str] = set()
+        """Those of `_available` that are not announced, so that their topics have no message."""
         self._lit: dict[str, Observed] = {}
         """Observations that can be of a light."""
         self._dimmers: dict[str, str] = {}
@@ -44,7 +46,23 @@ class DeviceEntities:
             is_other_light = is_other_light or can_be_of_light(old) or can_be_of_light(new)
         if is_other_light:
             affected |= self._pair(affected)
-        available, area = next(iter(self._available.values()), None), self._area()
+        return self._all_made(affected)
+
+    def refer(self, announced: Mapping[str, bool]) -> dict[str, Entity | None]:
+        """Note which observations have an announced entity: others refer to its topic only then. Returns the entities
+        that are other ones by that.
+        """
+        for iri, is_announced in announced.items():
+            if is_announced or iri not in self._available:
+                self._unannounced.discard(iri)
+            else:
+                self._unannounced.add(iri)
+        return self._all_made({})
+
+    def _all_made(self, affected: dict[str, None]) -> dict[str, Entity | None]:
+        """Return the affected entities; all, if they have another area or availability."""
+        available = next((each for iri, each in self._available.items() if iri not in self._unannounced), None)
+        area = self._area()
         common = available and available.iri, area
         if common != self._common:
             self._common = common

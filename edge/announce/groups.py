@@ -220,6 +220,7 @@ class Groups:
     def _announce(self, group: str, changed: Mapping[str, None], settable: Mapping[str, Settable]) -> None:
         query = self._queries.observed(group, "")
         found: dict[str, Entity | None]
+        known: DeviceEntities | None = None
         if query is not None:
             query = query if query.value is not None else query.hinted(self._hint(query))
             found = DeviceEntities(self._maker, Device()).change({group: query})
@@ -240,7 +241,12 @@ class Groups:
             )
             if not members:
                 del self._devices[group]
-        self._replace(group, self._fitting(group, found))
+        fitting = self._fitting(group, found)
+        if known is not None:
+            before = self._announced.get(group, {})
+            others = known.refer({iri: entity is not None for iri, entity in fitting.items()})
+            fitting |= {iri: each for iri, each in others.items() if fitting.get(iri, before.get(iri)) is not None}
+        self._replace(group, fitting)
 
     def _is_foreign(self, iri: str) -> bool:
         return any(topic in self._foreign for topic in self._facts.texts(iri, "topic"))

@@ -31,6 +31,8 @@ PREFIXES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qud
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX edge: <urn:sepa-edge:>
 """
 
+PLACE = Place("homeassistant", "sepa", "gw")
+
 
 class Bench:
     """An engine, and the events that it has for the announcer's thread."""
@@ -244,12 +246,11 @@ def test_one_damaged_place_does_not_hide_the_others(tmp_path):
 
 def groups_of(outgoing: object, settable: Callable[..., dict[str, object]] = lambda _: {}, most: int = 2000) -> Groups:
     bench = Commands(None, lambda _: None)
-    place = Place("homeassistant", "sepa", "gw")
     queries = QueryResults(None, lambda _: None, lambda: False, lambda _: None)
     bench.access = ANYBODY
     settings = AnnounceSettings(home_assistant=True, max_entities=most)
     foreign = ForeignAnnouncements("homeassistant")
-    return Groups(settings, place, EntityMaker(place), outgoing, bench, queries, foreign, settable)
+    return Groups(settings, PLACE, EntityMaker(PLACE), outgoing, bench, queries, foreign, settable)
 
 
 class Published:
@@ -338,6 +339,11 @@ def test_another_value_costs_the_same_however_many_its_device_has():
     assert many[1] <= 10 * few[1]
 
 
+def availabilities(published: Published) -> list[list[dict[str, str]]]:
+    configs = [each for topic, each in published.as_json().items() if topic.endswith("config")]
+    return [config["availability"] for config in configs]
+
+
 def test_a_new_value_does_not_take_the_place_of_another_one():
     """Not even one that changes what all entities of the device have in common."""
     published = Published()
@@ -352,6 +358,12 @@ def test_a_new_value_does_not_take_the_place_of_another_one():
     groups.settle(100)
     assert groups.entities == 2
     assert announced <= set(published.retained)
+    # The value that has no place decides about the availability of the others as soon as it has one.
+    assert {len(each) for each in availabilities(published)} == {1}
+    groups.apply(delta([], rows_of({"urn:b": {"sensor": ox.NamedNode("urn:s")}}, "s")[:-1]), first=False)
+    while groups.settle(100):
+        pass
+    assert sorted(map(len, availabilities(published))) == [1, 2]
 
 
 NUMBERS = {"kind": "number", "min": 0.0, "max": 254.0, "step": 1.0}
@@ -400,3 +412,6 @@ def test_announcements_of_changes_are_those_of_the_whole(changes, most):
     assert bool(groups.left_out) == (expected.entities > most)
     if expected.entities <= most:
         assert published.as_json() == whole.as_json()
+    # An entity that refers to a topic without a message would be unavailable forever.
+    topics = {each["topic"] for listed in availabilities(published) for each in listed}
+    assert topics <= published.retained.keys() | {PLACE.status}
