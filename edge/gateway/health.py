@@ -1,7 +1,8 @@
-"""Health report for clients: without file names, queries and error texts of the operator."""
+"""Health report for clients: without file names, names of devices, queries and error texts of the operator."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,7 +13,9 @@ _OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_broker", "mqtt_gate"
 
 
 def without_texts(health: Mapping[str, object]) -> dict[str, object]:
-    """Replace lists of faults by their number, and error texts by a word. For every authenticated client."""
+    """Replace lists of faults and the names of devices by numbers, and error texts by a word. For every authenticated
+    client.
+    """
     reduced = dict(health)
     for name, value in health.items():
         if name == "parts" and isinstance(value, Mapping):
@@ -20,7 +23,8 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
                 part: state if state == MAKES_PROGRESS else "stands still" for part, state in value.items()
             }
         elif name in ("serial", "modbus", "sparkplug") and isinstance(value, Mapping):
-            reduced[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
+            # The operator's names of devices are not for everyone who may read the status over MQTT.
+            reduced[name] = Counter(str(state).partition(":")[0] for state in value.values())
         elif name in ("outbox", "recent") and isinstance(value, Mapping):
             reduced[name] = value["state"]
         elif name == "last_restart" and isinstance(value, Mapping):
