@@ -11,7 +11,7 @@ import click
 
 from edge import endpoints
 from edge.cli.exit_codes import UNREACHABLE, Failure, misused
-from edge.data_directory import default_data_dir
+from edge.data_directory import configured_data_dir, default_data_dir
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -23,7 +23,7 @@ def data_dir_option(command: _Command) -> _Command:
         type=click.Path(path_type=Path, file_okay=False),
         envvar="EDGE__DATA_DIR",
         metavar="DIR",
-        help="Data directory of a gateway on this machine.  [env: EDGE__DATA_DIR]",
+        help="Data directory of a gateway on this machine.  [env: EDGE__DATA_DIR, else EDGE_CONFIG]",
     )(command)
 
 
@@ -66,9 +66,14 @@ class GatewayAddresses:
 def locate(data_dir: Path | None) -> GatewayAddresses:
     """Return the endpoints of the gateway of `data_dir`.
 
-    Without `data_dir` use the default data directory, then the default ports. Raises `Failure` if `data_dir` is given
-    and no gateway runs on it.
+    Without `data_dir` use that of the settings file in `EDGE_CONFIG`, then the default data directory, then the default
+    ports. Raises `Failure` if a directory is given, also by the file, and no gateway runs on it.
     """
+    if data_dir is None:
+        try:
+            data_dir = configured_data_dir()
+        except ValueError as error:
+            raise misused(f"{error}; correct EDGE_CONFIG, or name the gateway with --data-dir or --url") from None
     directory = data_dir if data_dir is not None else default_data_dir()
     file = directory / endpoints.NAME
     try:

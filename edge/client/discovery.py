@@ -20,7 +20,7 @@ from edge.client.endpoints import Endpoints, host_and_port
 from edge.client.errors import BadAnswer, NoAnswer, reason
 from edge.client.http_body import ENDPOINTS_BYTES, PLAIN, read_body
 from edge.client.options import Options
-from edge.data_directory import default_data_dir
+from edge.data_directory import configured_data_dir, default_data_dir
 from edge.protocol.addresses import is_loopback
 
 URL: Final = "EDGE_URL"
@@ -220,7 +220,8 @@ def address_of(where: Endpoints | str, options: Options) -> BrokerAddress:
 def found_address(options: Options, default: Endpoints | None = None) -> BrokerAddress:
     """Return the address of the gateway that the environment names, else of the one that runs on this machine.
 
-    `EDGE_URL` is the URL. `EDGE__DATA_DIR` is the data directory of a gateway on this machine. Raises `ValueError`.
+    `EDGE_URL` is the URL. `EDGE__DATA_DIR` is the data directory of a gateway on this machine, else `EDGE_CONFIG`
+    its settings file. Raises `ValueError`.
     """
     if url := os.environ.get(URL):
         if "://" not in url:
@@ -246,7 +247,10 @@ def with_environment(options: Options) -> Options:
 
 
 def local_services() -> dict[str, str]:
-    """Return URL by service ("http", "ws", "mqtt") of the gateway that runs on this machine; {} if none runs."""
+    """Return URL by service ("http", "ws", "mqtt") of the gateway that runs on this machine; {} if none runs.
+
+    Raises `ValueError` if the file of `EDGE_CONFIG` cannot be read.
+    """
     return _services(_data_dir() / _FILE)
 
 
@@ -269,4 +273,4 @@ def _host(url: str) -> str:
 def _data_dir() -> Path:
     if named := os.environ.get("EDGE__DATA_DIR"):
         return Path(named).expanduser()
-    return default_data_dir()
+    return configured_data_dir() or default_data_dir()

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -223,12 +224,21 @@ def test_lost_connection_without_reconnect_is_exit_code_3(edge, tmp_path):
     assert len(watching.stderr.read().splitlines()) == 1
 
 
-def test_addresses_from_the_environment(ask, shared_edge, gateway):
+def test_addresses_from_the_environment(ask, shared_edge, gateway, tmp_path):
     put(ask, 1)
     environ = {"EDGE_URL": gateway.endpoints["http"], "EDGE_WS": gateway.endpoints["ws"]}
     assert shared_edge("query", "ASK { ?s ?p 1 }", environ=environ).stdout == "true\n"
     assert json.loads(shared_edge("subscribe", "--json", "-n", "1", NUMBERS, environ=environ).stdout)["sequence"] == 0
     assert shared_edge("query", "ASK {}", environ={"EDGE__DATA_DIR": str(gateway.data_dir)}).stdout == "true\n"
+    config = tmp_path / "edge.toml"
+    config.write_text(f"data_dir = '{os.path.relpath(gateway.data_dir, tmp_path)}'\n")
+    assert shared_edge("query", "ASK { ?s ?p 1 }", environ={"EDGE_CONFIG": str(config)}).stdout == "true\n"
+    config.write_text("data_dir = 'other'\n")
+    done = shared_edge("query", "ASK {}", environ={"EDGE_CONFIG": str(config)})
+    assert (done.returncode, f"no gateway runs on {tmp_path / 'other'}" in done.stderr) == (3, True)
+    config.write_text("data_dir = \n")
+    done = shared_edge("query", "ASK {}", environ={"EDGE_CONFIG": str(config)})
+    assert (done.returncode, str(config) in done.stderr) == (2, True)
 
 
 def test_another_server_at_the_address_is_reported(edge, gateway):

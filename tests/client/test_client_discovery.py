@@ -40,7 +40,7 @@ def gateway(empty_gateway):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
-    for name in ("EDGE_URL", "EDGE_TOKEN", "EDGE__DATA_DIR", "STATE_DIRECTORY", "SSL_CERT_FILE"):
+    for name in ("EDGE_URL", "EDGE_TOKEN", "EDGE__DATA_DIR", "EDGE_CONFIG", "STATE_DIRECTORY", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
@@ -69,8 +69,11 @@ async def test_the_environment_names_the_gateway(gateway, monkeypatch):
         await uses(client, gateway)
 
 
-async def test_the_data_directory_names_the_gateway(gateway, monkeypatch):
-    monkeypatch.setenv("EDGE__DATA_DIR", str(gateway.data_dir))
+@pytest.mark.parametrize("name", ["EDGE__DATA_DIR", "EDGE_CONFIG"])
+async def test_the_data_directory_names_the_gateway(gateway, monkeypatch, tmp_path, name):
+    config = tmp_path / "edge.toml"
+    config.write_text(f"data_dir = '{gateway.data_dir}'\n")
+    monkeypatch.setenv(name, str(config if name == "EDGE_CONFIG" else gateway.data_dir))
     async with Client() as client:
         await uses(client, gateway)
 
