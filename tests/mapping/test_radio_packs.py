@@ -95,7 +95,6 @@ def test_a_button_is_an_event_that_counts_once(mapper, topic, message, event):
         ("home/G/BTtoMQTT/58782076BC24", {"model_id": "IBEACON", "type": "BCON", "rssi": -79}),
         ("home/G/BTtoMQTT/58782076BC25", {"model_id": "MS-CDP", "type": "RMAC", "rssi": -79}),
         ("home/G/BTtoMQTT/58782076BC26", {"model_id": "APPLEDEVICE", "type": "TRACK", "prmac": 1, "rssi": -79}),
-        ("home/G/BTtoMQTT/A4C1383EB395", {"servicedata": "41a47266c95f", "servicedatauuid": "fcd2", "rssi": -54}),
         ("rtl_433/attic/events", {"model": "Renault", "type": "TPMS", "id": "1a2b3c", "pressure_kPa": 230}),
         (
             "home/G/RTL_433toMQTT/Renault/1a2b3c",
