@@ -253,11 +253,24 @@ async def test_the_rdf_of_a_device_is_shown(page):
     assert "inXSDDateTimeStamp" in await page.evaluate("document.getElementById('turtle').textContent")
 
 
+OLD = "urn:sepa-edge:zigbee2mqtt:old"
+AGED = f"""DELETE {{ ?i <{TIME}inXSDDateTimeStamp> ?time }}
+INSERT {{ ?i <{TIME}inXSDDateTimeStamp> "2024-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTimeStamp> }}
+WHERE {{ <{OLD}/humidity> <{SOSA}hasResult> ?r . ?r <{TIME}hasTime> ?i . ?i <{TIME}inXSDDateTimeStamp> ?time }}"""
+
+
 async def test_a_forgotten_device_leaves_nothing_in_the_graph(house, page):
     house.publish([("zigbee2mqtt/old", {"temperature": 5, "humidity": 50})])
     old = '?s ?p ?o FILTER(CONTAINS(STR(?s), "zigbee2mqtt:old"))'
     await eventually(lambda: house.ask(old))
-    await open_device(page, "urn:sepa-edge:zigbee2mqtt:old", "old")
+    await open_device(page, OLD, "old")
+    # A value of an earlier mapping: the device has not sent it for days.
+    assert await page.evaluate("document.getElementById('forget-old')") is None
+    house.update(AGED)
+    await page.wait_for("document.getElementById('forget-old')?.closest('details').textContent.includes('humidity')")
+    await page.evaluate("document.getElementById('forget-old').click()")
+    await page.wait_for("document.getElementById('forget-old') === null")
+    assert [house.ask(f"<{OLD}/{name}> ?p ?o") for name in ("temperature", "humidity")] == [True, False]
     await page.evaluate("document.getElementById('device-name').value = 'Renamed'")
     await page.evaluate("document.querySelector('#device-name + button').click()")
     await page.wait_for("document.querySelector('h1').textContent === 'Renamed'")

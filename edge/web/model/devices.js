@@ -90,6 +90,13 @@ export const troubles = computed(() => {
   return found;
 });
 
+/** Values without a message for a day, while the device sends others: perhaps no mapping gives them any more. What a device says about itself may be that old. */
+export function leftBehind(members, at) {
+  const timed = members.filter((entry) => Number.isFinite(entry.reading.peek().time));
+  const old = timed.filter((entry) => at - entry.reading.peek().time > SILENT);
+  return old.length < timed.length ? old.filter((entry) => !isDiagnostic(entry)) : [];
+}
+
 function troubleOf(members, at) {
   let offline = false, battery, newest = -Infinity;
   for (const entry of members) {

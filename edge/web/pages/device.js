@@ -1,10 +1,10 @@
 // One device, or one value without a device: chart, all values, name, RDF, and actions.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
-import { about, deviceName, devices, isDiagnostic, placeName, placeOf } from "../model/devices.js";
+import { about, deviceName, devices, isDiagnostic, leftBehind, placeName, placeOf } from "../model/devices.js";
 import { query, update } from "../model/gateway.js";
 import { health, keepsRecent } from "../model/health.js";
-import { entries, isRenamed, known, version } from "../model/live.js";
+import { entries, isRenamed, known, now, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
 import { sources } from "../model/sources.js";
 import { compare, t } from "../model/text.js";
@@ -47,7 +47,8 @@ function Device({ device, value }) {
     <${Tiles} entries=${sorted} card=${place ? placeName(place) : name} first />
     ${device && named && may("update") && html`<${Rename} device=${device} name=${name} />`}
     ${named && may("query") && html`<${Turtle} entries=${members} device=${device} />`}
-    ${named && may("update") && html`<${Forget} entries=${members} name=${name} />`}`;
+    ${device && named && may("update") && html`<${LeftBehind} entries=${values} />`}
+    ${named && may("update") && html`<${Forget} entries=${members} id="forget" title=${t("device.forget")} text=${t("device.forget.text", { name, n: members.length })} leave />`}`;
 }
 
 /** Manufacturer, model, firmware, and the adapter in one line. */
@@ -106,7 +107,15 @@ function Turtle({ entries: shown, device }) {
     ${text.value && html`<pre id="turtle" tabindex="0" dir="ltr">${text}</pre>`}${problem}</details>`;
 }
 
-function Forget({ entries: shown, name }) {
+/** Values that the device has not sent for a day: after a change of its mapping, they stay with their last value. */
+function LeftBehind({ entries: shown }) {
+  const old = leftBehind(shown, now.value);
+  const text = old.length > 0 && t("device.old.text", { names: old.map(({ label }) => label).join(", ") });
+  return text && html`<${Forget} entries=${old} id="forget-old" title=${t("device.old", { n: old.length })} text=${text} />`;
+}
+
+/** `leave`: nothing of the device is left then. */
+function Forget({ entries: shown, id, title, text, leave = false }) {
   const [act, problem] = useAction();
   const forget = () => act(async () => {
     const before = location.hash;
@@ -130,11 +139,11 @@ function Forget({ entries: shown, name }) {
         OPTIONAL { ?o sosa:hasResult ?r . ?r ?rp ?rv
           FILTER NOT EXISTS { ?other sosa:hasResult ?r FILTER(?other != ?o) }
           OPTIONAL { ?r time:hasTime ?i . ?i ?ip ?iv FILTER NOT EXISTS { ?another time:hasTime ?i FILTER(?another != ?r) } } } }`);
-    if (location.hash === before) location.hash = "#/";
+    if (leave && location.hash === before) location.hash = "#/";
   });
-  return html`<details class="panel wide"><summary>${t("device.forget")}</summary>
-    <p>${t("device.forget.text", { name, n: shown.length })}</p>
-    <button type="button" class="danger" id="forget" onClick=${forget}>${t("device.forget.do")}</button>
+  return html`<details class="panel wide"><summary>${title}</summary>
+    <p dir="auto">${text}</p>
+    <button type="button" class="danger" id=${id} onClick=${forget}>${t("device.forget.do")}</button>
     ${problem}
   </details>`;
 }
