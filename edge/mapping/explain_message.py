@@ -13,6 +13,7 @@ from edge.mapping.evaluate import BoundMapping
 from edge.mapping.explain_conditions import failed, failed_in, other_level
 from edge.mapping.jsonpath import Hit, JsonPath
 from edge.mapping.mapper import Mapper
+from edge.mapping.modbus_devices import TOPIC as MODBUS
 from edge.mapping.outcome import Mapped
 from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.payload_position import DOCUMENTS
@@ -85,7 +86,13 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
     if outcome.matched:
         reasons: list[str] = []
         missing: list[str] = []
-        own = {mapping.name for pack in mapper.packs if pack.own for mapping in pack.mappings}
+        own = {
+            mapping.name
+            for pack in mapper.packs
+            for mapping in pack.mappings
+            # A poll of a Modbus device has only the registers that are due.
+            if pack.own and not mapping.topic.text.startswith(MODBUS)
+        }
         if payload and not outcome.ignored:
             silent = not (outcome.readings or outcome.problems)
             for bound in (each for group in mapper.groups(topic) for each in group):
