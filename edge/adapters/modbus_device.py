@@ -64,10 +64,16 @@ class PolledDevice:
         self._retry = Retry(backoff)
         self._again = now
         self._groups = [_Group(each.interval, list(each.requests), now) for each in device.groups]
-        self._refused: dict[tuple[str, int, int], int] = {}
+        self._refused: dict[tuple[str, int, int], tuple[int, str]] = {}
+        """Code of the exception, and names of the values, by request. Other threads may read a copy of it."""
         self._silent: dict[ReadRequest, _Silence] = {}
         self._suspects: set[str] = set()
         """Values whose requests had no response since the device went: they are read last."""
+
+    @property
+    def without_value(self) -> str:
+        """Names of the values that the device refuses to give, or does not give: their observations are old."""
+        return ", ".join(dict.fromkeys(names for _, names in [*self._refused.values()]))
 
     def ready(self, now: float) -> bool:
         """Whether it may be asked: the back-off after a failure is over."""
@@ -182,8 +188,8 @@ class PolledDevice:
     def _is_news(self, request: ReadRequest, code: int) -> bool:
         key = (request.table, request.address, request.count)
         known = self._refused.get(key)
-        self._refused[key] = code
-        return known != code
+        self._refused[key] = code, ", ".join(value.name for value in request.values)
+        return known is None or known[0] != code
 
 
 class CommandQueue:

@@ -39,10 +39,8 @@ class Modbus(PortService[ModbusDevice, "ModbusAdapter"]):
         return device_of(topic) in self._wanted
 
     def health(self) -> dict[str, object]:
-        """Device to "connected", or to the reason why it is not."""
-        return {
-            each.device.name: f"disconnected: {each.reason}" if each.reason else "connected" for each in self._devices
-        }
+        """Device to "connected", with the values that it does not give, or to the reason why it is not connected."""
+        return {each.device.name: _state(each) for each in self._devices}
 
     @property
     def _devices(self) -> list[PolledDevice]:
@@ -103,3 +101,10 @@ class Modbus(PortService[ModbusDevice, "ModbusAdapter"]):
         watch("modbus_failed", "Commands that could not be written.", "device", of(lambda each: each.commands.failed))
         metrics.watch("modbus_queued", "Polls that wait.", lambda: self._adapter.queued if self._adapter else 0)
         metrics.watch("modbus_dropped", "Polls that were lost.", lambda: self._adapter.dropped if self._adapter else 0)
+
+
+def _state(device: PolledDevice) -> str:
+    if device.reason:
+        return f"disconnected: {device.reason}"
+    missing = device.without_value
+    return f"connected: no value of {missing}" if missing else "connected"

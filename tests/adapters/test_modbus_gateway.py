@@ -152,7 +152,11 @@ def test_an_actuator_writes_a_register(gateway, simulator):
     gateway.update("DELETE WHERE { <urn:heating> <urn:mode> ?mode }")
 
 
-def test_health_names_the_device(gateway):
+def test_health_names_the_device(gateway, simulator):
+    simulator.refused[10] = ExcCodes.ILLEGAL_ADDRESS
+    without = {"heating": "connected: no value of setpoint"}
+    wait_for(lambda: gateway.get("/health")["modbus"] == without, what="the value is missing")
+    simulator.refused.clear()
     wait_for(lambda: gateway.get("/health")["modbus"] == {"heating": "connected"}, what="it is connected")
     assert "heating" in gateway.run(health_command, "--json").output
     metrics = httpx.get(gateway.endpoints["http"] + "/metrics").text
