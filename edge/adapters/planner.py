@@ -287,8 +287,11 @@ class Planner:
         plan: PlannedUpdates, known: CachedObservation, reading: Reading, things: dict[str, ox.NamedNode]
     ) -> None:
         """Give the things of an observation their types and labels."""
-        # Not with a changed description: a device could change it with each message, and the former ones would stay.
-        for name, kind in TYPES.items() if not known.exists else ():
+        if known.exists:
+            # A device could change its description with each message: the former things must not stay.
+            present: dict[str, Term] = {name: things.get(name, known.iri) for name in TYPES}
+            plan.requests.append(UpdateRequest(updates.FORGET_THINGS, bindings={"observation": known.iri, **present}))
+        for name, kind in TYPES.items():
             if name in things and things[name] not in plan.described and things[name] != known.iri:
                 plan.described.add(things[name])
                 plan.requests.append(describe(things[name], kind, reading.sensor_label if name == "sensor" else None))

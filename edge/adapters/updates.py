@@ -57,6 +57,21 @@ WHERE {
 )
 """Gives a thing another label, if the gateway wrote the one before: then its digest fits."""
 
+FORGET_THINGS = (
+    PREFIXES
+    + """
+DELETE { ?thing rdf:type ?type ; rdfs:label ?label ; arces-monitor:hasMappingDigest ?digest }
+WHERE {
+  ?observation ?link ?thing .
+  ?thing arces-monitor:hasMappingDigest ?digest ; rdf:type ?type ; rdfs:label ?label .
+  FILTER(?link IN (sosa:madeBySensor, sosa:observedProperty, sosa:hasFeatureOfInterest))
+  FILTER(?thing != ?observation && ?thing != ?sensor && ?thing != ?property && ?thing != ?location)
+  FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
+  FILTER NOT EXISTS { ?user ?other ?thing FILTER(?user != ?observation) }
+}"""
+)
+"""Deletes what the gateway wrote about the former things of an observation, if nothing else refers to them."""
+
 GIVE_QUANTITY = (
     PREFIXES
     + """

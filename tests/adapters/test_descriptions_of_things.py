@@ -97,12 +97,29 @@ def test_values_of_known_observations_describe_nothing(engine, observations):
     assert SENSOR not in described(engine)
 
 
-def test_changed_descriptions_of_an_observation_add_no_things(engine, observations):
+def test_a_changed_description_of_an_observation_describes_only_its_present_things(engine, observations):
+    write(observations, READING._replace(observation="urn:other", location="urn:place:1"))
     for number in range(5):
         write(observations, READING._replace(sensor=f"urn:sensor:{number}", location=f"urn:place:{number}"))
     assert select(engine, "<urn:o> sosa:madeBySensor ?s") == [("urn:sensor:4",)]
-    assert [row[0] for row in select(engine, "?s a sosa:Sensor")] == ["urn:sensor:0"]
-    assert [row[0] for row in select(engine, "?s a sosa:FeatureOfInterest")] == ["urn:place:0"]
+    assert {row[0] for row in select(engine, "?s a sosa:Sensor")} == {SENSOR, "urn:sensor:4"}
+    assert {row[0] for row in select(engine, "?s a sosa:FeatureOfInterest")} == {"urn:place:1", "urn:place:4"}
+    described_things = select(
+        engine, "?s rdfs:label ?l ; monitor:hasMappingDigest ?d FILTER NOT EXISTS { ?s a sosa:Observation }"
+    )
+    assert len(described_things) == 2 + 2 + 1
+
+
+def test_a_sensor_that_a_mapping_gives_to_an_observation_later_has_its_name(engine, observations):
+    write(observations, READING._replace(sensor=None))
+    write(observations, READING._replace(sensor_label="Bench"))
+    assert described(engine)[SENSOR] == ("Sensor", "Bench")
+    write(observations, READING._replace(sensor_label="Bench", location="urn:place:1"))
+    assert described(engine)[SENSOR] == ("Sensor", "Bench")
+    changed = "DELETE { ?s rdfs:label ?l } INSERT { ?s rdfs:label 'mine' } WHERE { ?s rdfs:label ?l }"
+    update(engine, changed.replace("?s", f"<{SENSOR}>"))
+    write(observations, READING._replace(sensor="urn:sensor:2"))
+    assert described(engine)[SENSOR] == ("Sensor", "mine")
 
 
 def test_an_observation_that_is_its_own_sensor_keeps_its_label(engine, observations):
