@@ -292,6 +292,11 @@ TEXTS: Final[dict[str, FindingTexts]] = {
         f"`journalctl -k | grep -i oom` shows which; {_PROCESSES}",
     ),
     "modbus.answers": FindingTexts("the Modbus device {name} answers"),
+    "modbus.no_value": FindingTexts(
+        "the Modbus device {name} answers, but: {reason}",
+        "these observations keep their last value",
+        "see /api/bad-values for the answer of the device; try the register with `edge modbus read` (docs/modbus.md)",
+    ),
     "modbus.silent": FindingTexts(
         "the Modbus device {name} does not answer{reason}",
         "its values are not updated, and commands wait",

@@ -320,8 +320,13 @@ def test_serial_ports(machine):
 def test_modbus_devices(machine):
     machine.health = (200, HEALTHY)
     assert list(modbus.check(machine.around())) == []
-    machine.health = (200, HEALTHY | {"modbus": {"meter": "connected", "pump": "disconnected: no response"}})
-    good, bad = modbus.check(machine.around())
+    machine.health = (
+        200,
+        HEALTHY
+        | {"modbus": {"meter": "connected", "valve": "connected: no value of a", "pump": "disconnected: no response"}},
+    )
+    good, partly, bad = modbus.check(machine.around())
+    assert (partly.state, "no value of a" in partly.what) == ("warning", True)
     assert (good.state, bad.state) == ("ok", "problem")
     assert "pump does not answer: no response" in bad.what
 

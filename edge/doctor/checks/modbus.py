@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from edge.doctor.context import DoctorContext
-from edge.doctor.finding import Finding, ok, problem
+from edge.doctor.finding import Finding, ok, problem, warning
 
 
 def check(around: DoctorContext) -> Iterator[Finding]:
@@ -15,7 +15,9 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         return
     for name, state in devices.items():
         word, _, reason = str(state).partition(": ")
-        if word == "connected":
+        if word == "connected" and reason:
+            yield warning("modbus.no_value", name=name, reason=reason)
+        elif word == "connected":
             yield ok("modbus.answers", name=name)
         else:
             yield problem("modbus.silent", name=name, reason=f": {reason}" if reason else "")
