@@ -16,15 +16,13 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import http
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, NoReturn
+from typing import Final
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -32,12 +30,11 @@ from starlette.types import Receive, Scope, Send
 
 from edge.outbox.segment import SegmentNewer
 from spark_offload.connection_slots import body_wait
-from spark_offload.errors import GatewayRefused
 from spark_offload.gateways import Gateways
+from spark_offload.http_problems import PROBLEM_HANDLERS, problem, refuse
+from spark_offload.http_tokens import token_owner
 from spark_offload.uploads import DamagedUpload, Differs, Full, Name, OffsetWrong, State, Uploads, UploadTooLarge
 
-AUTHENTICATED: Final = "authenticated"
-"""Member of the state of a request: function that takes the gateway whose token the request has."""
 _FINISHED_AT_ONCE: Final = 2
 """Files that are verified at the same time, which bounds the memory."""
 _CLEANED: Final = 3600.0
@@ -64,7 +61,7 @@ class LandingReceiver:
                 Route("/v1/segments/{gateway}/{epoch}/{file}", _Methods(HEAD=self.state, PATCH=self.part)),
                 Route("/health", self.health, methods=["GET"]),
             ],
-            exception_handlers={HTTPException: _problem, Exception: _fault},
+            exception_handlers=PROBLEM_HANDLERS,
             lifespan=self._cleaning,
         )
 
@@ -87,32 +84,32 @@ class LandingReceiver:
         begin, last = _offset(request), request.headers.get("upload-complete", "?0").strip()
         digest = _digest(request)
         if last not in ("?0", "?1"):
-            _refuse(400, "Upload-Complete must be ?1 for the last part of a file, and ?0 for other parts")
+            refuse(400, "Upload-Complete must be ?1 for the last part of a file, and ?0 for other parts")
         if last == "?1" and digest is None:
-            _refuse(400, "The last part needs the SHA-256 of the whole file: Repr-Digest: sha-256=:BASE64:")
+            refuse(400, "The last part needs the SHA-256 of the whole file: Repr-Digest: sha-256=:BASE64:")
         try:
             return await self._take(name, request, begin, digest if last == "?1" else None)
         except OffsetWrong:
             state = await asyncio.to_thread(self._uploads.state, name) or State(0, complete=False)
             if state.complete:  # a concurrent or an earlier request of the gateway has completed the file
                 return await self._already_complete(name, state, digest)
-            _refuse(409, f"{state.offset} bytes are received: continue from there", _state_headers(state))
+            refuse(409, f"{state.offset} bytes are received: continue from there", _state_headers(state))
         except DamagedUpload as damaged:
-            _refuse(400, str(damaged))
+            refuse(400, str(damaged))
         except Differs as differs:
-            _refuse(409, str(differs))
+            refuse(409, str(differs))
         except UploadTooLarge as large:
-            _refuse(413, str(large))
+            refuse(413, str(large))
         except Full as full:
-            _refuse(507, str(full))
+            refuse(507, str(full))
         except SegmentNewer as newer:
-            _refuse(501, str(newer))
+            refuse(501, str(newer))
 
     async def health(self, _request: Request) -> Response:
         """Return status 200 if segments can be received, else 503."""
         if await asyncio.to_thread(self._uploads.ready):
             return JSONResponse({"status": "ok"})
-        return _answer(503, "The landing zone is full or not writable")
+        return problem(503, "The landing zone is full or not writable")
 
     async def _take(self, name: Name, request: Request, begin: int, digest: bytes | None) -> Response:
         """Append the body to a file. `digest` is the SHA-256 of the whole file with the last part, else None."""
@@ -150,26 +147,13 @@ class LandingReceiver:
         """Return the validated name of the file in the path of a request."""
         gateway = await self._gateway(request)
         name = Name.of(gateway, request.path_params["epoch"], request.path_params["file"])
-        return name or _refuse(404, "This is not the name of a segment file")
+        return name or refuse(404, "This is not the name of a segment file")
 
     async def _gateway(self, request: Request) -> str:
         """Authenticate a request. Returns the gateway, which may only act under its own name."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        try:
-            whose = await asyncio.to_thread(self._gateways.whose, token.strip()) if token else None
-        except GatewayRefused as error:
-            _log.error("%s", error)
-            _refuse(503, "The file of gateways cannot be read; the error is in the server's log")
-        if scheme.lower() != "bearer" or whose is None:
-            _refuse(
-                401,
-                "Send a gateway's token as Authorization: Bearer TOKEN; `edge-history gateways add` creates one",
-                {"WWW-Authenticate": 'Bearer realm="edge-history"'},
-            )
-        if (note := request.scope.get("state", {}).get(AUTHENTICATED)) is not None:
-            note(whose)
+        whose = await token_owner(request, self._gateways)
         if whose != request.path_params["gateway"]:
-            _refuse(403, f"This token belongs to {whose}, which may only send as {whose}")
+            refuse(403, f"This token belongs to {whose}, which may only send as {whose}")
         return whose
 
     @contextlib.asynccontextmanager
@@ -193,7 +177,7 @@ class _Methods:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         function = self._functions.get(scope["method"])
         if function is None:
-            _refuse(405, "Use " + " or ".join(self._functions), {"Allow": ", ".join(self._functions)})
+            refuse(405, "Use " + " or ".join(self._functions), {"Allow": ", ".join(self._functions)})
         await (await function(Request(scope, receive, send)))(scope, receive, send)
 
 
@@ -211,9 +195,9 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
                 received += len(part)
                 yield part
     except TimeoutError:
-        _refuse(408, "The data came too slowly: resume the upload later", {"Connection": "close"})
+        refuse(408, "The data came too slowly: resume the upload later", {"Connection": "close"})
     except ClientDisconnect:
-        _refuse(400, "The client disconnected")  # the response is not sent; this only ends the request
+        refuse(400, "The client disconnected")  # the response is not sent; this only ends the request
 
 
 def _length(request: Request) -> int:
@@ -224,7 +208,7 @@ def _length(request: Request) -> int:
 
 def _offset(request: Request) -> int:
     found = re.fullmatch(r"[0-9]{1,15}", request.headers.get("upload-offset", "").strip())
-    return int(found[0]) if found else _refuse(400, "Upload-Offset must be the start of the part, in bytes")
+    return int(found[0]) if found else refuse(400, "Upload-Offset must be the start of the part, in bytes")
 
 
 def _digest(request: Request) -> bytes | None:
@@ -234,28 +218,9 @@ def _digest(request: Request) -> bytes | None:
             with contextlib.suppress(binascii.Error):
                 if len(digest := base64.b64decode(found[1], validate=True)) == 32:
                     return digest
-            _refuse(400, "Repr-Digest must be sha-256=:BASE64: with 32 bytes")
+            refuse(400, "Repr-Digest must be sha-256=:BASE64: with 32 bytes")
     return None
 
 
 def _state_headers(state: State) -> dict[str, str]:
     return {"Upload-Offset": str(state.offset), "Upload-Complete": f"?{state.complete:d}", "Cache-Control": "no-store"}
-
-
-def _refuse(status: int, detail: str, headers: dict[str, str] | None = None) -> NoReturn:
-    raise HTTPException(status, detail, headers)
-
-
-def _answer(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    body = {"title": http.HTTPStatus(status).phrase, "status": status, "detail": detail}
-    return JSONResponse(body, status, headers, "application/problem+json")
-
-
-async def _problem(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101
-    return _answer(error.status_code, error.detail, dict(error.headers or {}))
-
-
-async def _fault(request: Request, _error: Exception) -> Response:
-    """Answer an unexpected error, for example of the disk. uvicorn logs the traceback."""
-    return _answer(500, f"{request.method} failed; the cause is in the server's log. Try again later")

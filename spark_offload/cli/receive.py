@@ -9,8 +9,8 @@ import click
 
 from spark_offload.cli.gateways import tokens_option
 from spark_offload.gateways import Gateways
+from spark_offload.http_server import serve, tls_context
 from spark_offload.landing_http import LandingReceiver
-from spark_offload.landing_server import serve, tls_context
 from spark_offload.listen import Address, AddressType
 from spark_offload.uploads import Uploads
 

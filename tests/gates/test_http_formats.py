@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pyoxigraph as ox
 import pytest
 
-from edge.gates.http.negotiation import choose
+from edge.negotiation import choose
 
 JSON = "application/sparql-results+json"
 XML = "application/sparql-results+xml"

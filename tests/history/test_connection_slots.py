@@ -17,11 +17,11 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from edge.security import certificates
-from spark_offload import connection_slots, landing_server
+from spark_offload import connection_slots, http_server
 from spark_offload.connection_slots import BODY_GRACE, BODY_RATE, REQUEST_TIME, ConnectionSlots, body_wait
 from spark_offload.gateways import Gateways
+from spark_offload.http_server import server_config, tls_context
 from spark_offload.landing_http import LandingReceiver
-from spark_offload.landing_server import server_config, tls_context
 from spark_offload.uploads import Uploads
 from tests.history.receiving import path, reported, segment
 from tests.support.waiting import eventually
@@ -144,8 +144,8 @@ async def test_each_phase_has_a_deadline(
 ) -> None:
     """Other phases take longer than the test may."""
     for name in ("HANDSHAKE_TIME", "HEADER_TIME", "KEEP_ALIVE", "REQUEST_TIME", "UNKNOWN_TIME"):
-        monkeypatch.setattr(landing_server, name, 600.0)
-    monkeypatch.setattr(landing_server, phase, 0.1)
+        monkeypatch.setattr(http_server, name, 600.0)
+    monkeypatch.setattr(http_server, phase, 0.1)
     async with serving(tmp_path) as (port, token):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent.replace(b"TOKEN", token.encode()))
@@ -158,8 +158,8 @@ async def test_a_silent_tls_handshake_has_a_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
     for name in ("HANDSHAKE_TIME", "UNKNOWN_TIME"):
-        monkeypatch.setattr(landing_server, name, 600.0)
-    monkeypatch.setattr(landing_server, phase, 0.1)
+        monkeypatch.setattr(http_server, name, 600.0)
+    monkeypatch.setattr(http_server, phase, 0.1)
     files = certificates.make(tmp_path / "tls")
     async with serving(tmp_path, tls_context(files.server, files.server_key)) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -189,7 +189,7 @@ CHUNKED = b"POST /v1/outboxes/g1 HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: ch
 async def test_trailers_end_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trailers: bytes) -> None:
     """They would be stored without a limit, also for clients without a token."""
     for name in ("HEADER_TIME", "KEEP_ALIVE", "REQUEST_TIME", "UNKNOWN_TIME"):
-        monkeypatch.setattr(landing_server, name, 600.0)
+        monkeypatch.setattr(http_server, name, 600.0)
     async with serving(tmp_path) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(CHUNKED)
@@ -217,13 +217,13 @@ async def test_large_chunks_are_not_trailers(tmp_path: Path) -> None:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Record the deadlines that connections get."""
     found: list[float] = []
-    wait = landing_server._Protocol._wait
+    wait = http_server._Protocol._wait
 
-    def recorded(self: landing_server._Protocol, seconds: float, end: Callable[[], None] | None = None) -> None:
+    def recorded(self: http_server._Protocol, seconds: float, end: Callable[[], None] | None = None) -> None:
         found.append(seconds)
         wait(self, seconds, end)
 
-    monkeypatch.setattr(landing_server._Protocol, "_wait", recorded)
+    monkeypatch.setattr(http_server._Protocol, "_wait", recorded)
     return found
 
 
@@ -250,5 +250,5 @@ async def test_the_body_of_a_gateway_may_arrive_after_the_response(tmp_path: Pat
         assert waits[-1] == REQUEST_TIME
         writer.write(b"x" * (2 << 20))
         await writer.drain()
-        await eventually(lambda: waits[-1] == landing_server.KEEP_ALIVE, "the end of the body")
+        await eventually(lambda: waits[-1] == http_server.KEEP_ALIVE, "the end of the body")
         await ended(writer)

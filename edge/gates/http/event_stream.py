@@ -24,8 +24,8 @@ from edge.gates.http.boundary import EVENT_STREAM, error_response
 from edge.gates.http.conditions import read_conditions
 from edge.gates.http.formats import GRAPH_FORMATS, with_charset
 from edge.gates.http.graph_content import tag
-from edge.gates.http.negotiation import choose
 from edge.gates.result_limit import ResultLimit
+from edge.negotiation import choose
 from edge.protocol.access import Access
 from edge.protocol.errors import Gone, InvalidRequest, NotAcceptable, NotFound, RequestTimeout
 from edge.protocol.event_stream import Link, Member, NodeName, StreamNode, StreamOutline, read_name

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 import pyoxigraph as ox
 
 from edge.engine.requests import Answer
-from edge.gates.http.negotiation import choose
 from edge.gates.result_limit import ResultLimit
+from edge.negotiation import choose
 from edge.protocol.errors import NotAcceptable
 
 _JSON = ox.QueryResultsFormat.JSON

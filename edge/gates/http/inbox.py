@@ -31,9 +31,9 @@ from edge.gates.http.engine_future import result, shielded
 from edge.gates.http.formats import GRAPH_FORMATS, choose_graph_format, serialize_graph, with_charset
 from edge.gates.http.graph_content import GraphReader, Representation, tag
 from edge.gates.http.inbox_address import LDP, InboxAddress, read_address
-from edge.gates.http.negotiation import choose
 from edge.gates.http.rdf_body import FORMATS, RDF_JSON, check_format, read_graph
 from edge.gates.settings import HttpGateSettings
+from edge.negotiation import choose
 from edge.protocol.access import Access
 from edge.protocol.errors import (
     Forbidden,

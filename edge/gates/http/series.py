@@ -14,7 +14,7 @@ from typing import Final
 from starlette.requests import Request
 
 from edge.gates.http.body import parse_parameters
-from edge.gates.http.negotiation import choose
+from edge.negotiation import choose
 from edge.protocol.due_time import read_time
 from edge.protocol.errors import InvalidRequest, NotAcceptable
 from edge.protocol.series import (

@@ -23,7 +23,6 @@ from edge.gates.http.conditions import Conditions, read_conditions
 from edge.gates.http.documents import Endpoint
 from edge.gates.http.engine_future import result, shielded
 from edge.gates.http.graph_content import tag
-from edge.gates.http.negotiation import choose, names
 from edge.gates.http.things.description import LIST_TYPE, MEDIA_TYPE, PROPERTIES, THINGS, Describer
 from edge.gates.http.things.graph import (
     Property,
@@ -38,6 +37,7 @@ from edge.gates.http.things.observing import MEDIA_TYPE as EVENTS
 from edge.gates.http.things.observing import PropertyObservers
 from edge.gates.rate_limit import client_of, peer_of
 from edge.gates.settings import HttpGateSettings
+from edge.negotiation import choose, names
 from edge.observed_values import Settable, desired_value, to_json
 from edge.protocol.access import DEFAULT_GRAPH, Access
 from edge.protocol.errors import (

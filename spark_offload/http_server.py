@@ -1,4 +1,4 @@
-"""HTTP server of the landing zone: uvicorn, with limits against clients that are not authenticated."""
+"""HTTP server of `receive` and `serve --sparql`: uvicorn, with limits against clients that are not authenticated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_offload.connection_slots import (
     ConnectionSlots,
 )
 from spark_offload.errors import ListenRefused
-from spark_offload.landing_http import AUTHENTICATED
+from spark_offload.http_tokens import AUTHENTICATED
 from spark_offload.listen import Address
 
 HEADER_BYTES: Final = 32 * 1024
