@@ -39,6 +39,14 @@ class BacktestRefused(HistoryError):
     """The query or rule of a backtest cannot be followed, or its context cannot be read."""
 
 
+class ResultTooLarge(HistoryError):
+    """The result of a query has more rows or bytes than allowed."""
+
+
+class QueryCancelled(HistoryError):
+    """The query was cancelled before its end."""
+
+
 class EngineRefused(QueryRefused):
     """The embedded engine cannot answer a query or read a table that Spark can; the text names the reason."""
 

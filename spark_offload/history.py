@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -54,6 +55,14 @@ class History:
         self._version = version
         self._live = tuple(live)
         self._wide = wide
+        self._dataset: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    def with_dataset(self, default_graphs: Iterable[str], named_graphs: Iterable[str]) -> History:
+        """Return a view whose queries have this dataset instead of that of FROM and FROM NAMED."""
+        _ = self._content  # both views share it
+        view = copy.copy(self)
+        view._dataset = tuple(default_graphs), tuple(named_graphs)
+        return view
 
     def sparql(self, text: str) -> DataFrame:
         """Return the solutions of a SELECT: a column for each variable, with terms in N-Triples; null means unbound.
@@ -121,4 +130,4 @@ class History:
     def _answered(self, text: str) -> TranslatedQuery:
         """Parse a query after replacing each SERVICE clause with the gateway's solutions."""
         asked = answered(text, among(self._live))
-        return parse(asked.text, asked.answers)
+        return parse(asked.text, asked.answers, self._dataset)

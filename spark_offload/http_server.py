@@ -46,15 +46,15 @@ def serve(
 
     `connections` is the upper bound of open connections. Raises `ListenRefused`.
     """
-    listener = _listener(address)
+    bound = listener(address)
     _allow_files(connections)
     slots: ConnectionSlots[_Protocol] = ConnectionSlots(connections)
     config = server_config(app, slots, tls)
-    port = listener.getsockname()[1]
+    port = bound.getsockname()[1]
     url = f"{'https' if tls else 'http'}://{address._replace(port=port)}"
 
     async def run() -> None:
-        await _Server(config, slots, tls, lambda: ready(url)).serve([listener])
+        await _Server(config, slots, tls, lambda: ready(url)).serve([bound])
 
     asyncio.run(run())
 
@@ -311,7 +311,8 @@ def _allow_files(connections: int) -> None:
         )
 
 
-def _listener(address: Address) -> socket.socket:
+def listener(address: Address) -> socket.socket:
+    """Return a socket that listens on an address. Raises `ListenRefused`."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         made = socket.create_server((address.host, address.port), family=family)

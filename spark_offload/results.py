@@ -6,6 +6,7 @@ N-Triples. pyoxigraph converts these into the other formats.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -13,9 +14,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyoxigraph as ox
 from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload import compat, tabular
-from spark_offload.errors import QueryRefused
+from spark_offload.errors import QueryRefused, ResultTooLarge
 from spark_offload.prefixes import PREFIXES
 
 if TYPE_CHECKING:
@@ -30,14 +32,19 @@ SOLUTIONS: Final = {
 """Formats for SELECT and ASK."""
 GRAPHS: Final = {"turtle": ox.RdfFormat.TURTLE, "ntriples": ox.RdfFormat.N_TRIPLES}
 """Formats for CONSTRUCT."""
+_OWN: Final = "id of the result"
+"""Column that no variable can be called."""
 TABLE: Final = "table"
 """Format for terminals, for all three forms of query."""
 
 
-def write_solutions(found: DataFrame, form: str, output: IO[bytes]) -> None:
-    """Write the solutions of a SELECT, a column of terms for each variable. Raises `QueryRefused` for invalid terms."""
+def write_solutions(found: DataFrame, form: str, output: IO[bytes], most: int | None = None) -> None:
+    """Write the solutions of a SELECT, a column of terms for each variable.
+
+    Raises `QueryRefused` for invalid terms, and `ResultTooLarge` for more than `most` solutions.
+    """
     header = "\t".join(f"?{name}" for name in found.columns)
-    with _rows(found) as rows, _terms():
+    with _rows(found, most) as rows, _terms():
         lines = ("\t".join([term or "" for term in row]) for row in rows)
         read = ox.parse_query_results(_Stream(header, lines), ox.QueryResultsFormat.TSV)  # type: ignore[arg-type]
         assert isinstance(read, ox.QuerySolutions)  # noqa: S101  the input is not a boolean result
@@ -57,12 +64,12 @@ def write_boolean(answer: bool, form: str, output: IO[bytes]) -> None:
     read.serialize(output, SOLUTIONS[form])
 
 
-def write_graph(triples: DataFrame, form: str, output: IO[bytes]) -> None:
+def write_graph(triples: DataFrame, form: str, output: IO[bytes], most: int | None = None) -> None:
     """Write the triples of a CONSTRUCT, from the columns subject, predicate and object.
 
-    Raises `QueryRefused` for invalid terms.
+    Raises `QueryRefused` for invalid terms, and `ResultTooLarge` for more than `most` triples.
     """
-    with _rows(triples) as rows, _terms():
+    with _rows(triples, most) as rows, _terms():
         lines = (f"{' '.join(row)} ." for row in rows)
         read = ox.parse(_Stream("", lines), ox.RdfFormat.N_TRIPLES)  # type: ignore[arg-type]
         made = (quad.triple for quad in read)
@@ -70,20 +77,26 @@ def write_graph(triples: DataFrame, form: str, output: IO[bytes]) -> None:
 
 
 @contextmanager
-def _rows(found: DataFrame) -> Iterator[Iterator[Any]]:
-    """Iterate over the rows. Workers compute all partitions in parallel and keep them on disk until they are read."""
+def _rows(found: DataFrame, most: int | None) -> Iterator[Iterator[Any]]:
+    """Iterate over the rows. Workers compute all partitions in parallel and keep them on disk until they are read.
+
+    Only Spark, which counts the rows first, supports `most`.
+    """
     if not compat.is_classic(found):
         rows = found.toLocalIterator()
         first = list(islice(rows, 1))  # an error comes before the first byte of the answer
         yield chain(first, rows)
         return
     # Without the cache toLocalIterator would compute one partition after the other.
-    found.persist(StorageLevel.DISK_ONLY)
+    # Equal plans share a cache. With a column of its own, a result does not end with that of an equal query.
+    kept = found.withColumn(_OWN, F.lit(str(uuid.uuid4()))).persist(StorageLevel.DISK_ONLY)
     try:
-        found.count()
-        yield found.toLocalIterator(prefetchPartitions=True)
+        count = kept.count()
+        if most is not None and count > most:
+            raise ResultTooLarge(f"the result has {count} rows, more than {most} (--max-rows): add a LIMIT")
+        yield kept.drop(_OWN).toLocalIterator(prefetchPartitions=True)
     finally:
-        found.unpersist()
+        kept.unpersist()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ GRAPH with a variable becomes a hidden variable. Unsupported features raise `Que
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import NoReturn, cast
 
@@ -24,10 +25,15 @@ from spark_offload.sparql.relational import Graph, Pattern, TranslatedQuery
 from spark_offload.sparql.volatility import volatile
 
 
-def parse(text: str, answers: Mapping[str, GatewaySolutions] | None = None) -> TranslatedQuery:
+def parse(
+    text: str,
+    answers: Mapping[str, GatewaySolutions] | None = None,
+    dataset: tuple[Iterable[str], Iterable[str]] | None = None,
+) -> TranslatedQuery:
     """Parse a query. Raises `QueryRefused`.
 
     `answers` are the solutions of gateways, by the name that replaces their SERVICE (see `spark_offload.services`).
+    `dataset` has the IRIs of the default and of the named graphs, which replace FROM and FROM NAMED.
     """
     try:
         query = read_query(text)
@@ -35,6 +41,9 @@ def parse(text: str, answers: Mapping[str, GatewaySolutions] | None = None) -> T
         raise QueryRefused(f"the query is too large: {error}") from None
     except SparqlError as error:
         raise QueryRefused(f"this is not a valid SPARQL query: {error}") from None
+    if dataset is not None:
+        defaults, named = (tuple(map(rdf.Iri, graphs)) for graphs in dataset)
+        query = replace(query, default_graphs=defaults, named_graphs=named)
     try:
         return _Translation(query, answers or {}).query()
     except RecursionError:

@@ -1,0 +1,97 @@
+"""The server of the endpoint: a Spark session, and HTTP until a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+
+from spark_offload.errors import SparkEnded
+from spark_offload.gateways import Gateways
+from spark_offload.http_server import listener, serve, tls_context
+from spark_offload.listen import Address
+from spark_offload.live import GatewayEndpoint
+from spark_offload.session import session
+from spark_offload.sparql_endpoint.endpoint import PATH, EndpointLimits, SparqlEndpoint
+from spark_offload.sparql_endpoint.history_versions import HistoryVersions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOKED: Final = 5.0
+"""Seconds between two checks whether Spark is still running."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Settings of the server."""
+
+    address: Address
+    tokens: Path | None = None
+    tls: tuple[Path, Path] | None = None
+    """Certificate chain and key (PEM)."""
+    connections: int = 500
+    origins: Sequence[str] = ()
+    limits: EndpointLimits = field(default_factory=EndpointLimits)
+    live: Sequence[GatewayEndpoint] = ()
+
+
+def serve_sparql(table: str, settings: EndpointSettings, master: str, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT, and call `ready` with the URL of the endpoint once the server listens.
+
+    Raises `ListenRefused`, `TableRefused`, `SparkEnded`, `GatewayRefused` for a damaged file of tokens.
+    """
+    clients = None if settings.tokens is None else Gateways(settings.tokens)
+    if clients is not None:
+        clients.all()
+    tls = None if settings.tls is None else tls_context(*settings.tls)
+    listener(settings.address).close()  # an address in use is reported before Spark starts
+    # Otherwise a long query has all of Spark until its end.
+    spark = session(master, name="edge-history serve --sparql", settings={"spark.scheduler.mode": "FAIR"})
+    try:
+        versions = HistoryVersions(spark, table, settings.live)
+        endpoint = SparqlEndpoint(spark, versions, settings.limits, clients, settings.origins)
+        with _watched(endpoint):
+            serve(
+                endpoint.app(),
+                settings.address,
+                connections=settings.connections,
+                tls=tls,
+                ready=lambda url: ready(url + PATH),
+            )
+    finally:
+        _stop(spark)
+
+
+@contextlib.contextmanager
+def _watched(endpoint: SparqlEndpoint) -> Iterator[None]:
+    """End the server when Spark ends. Raises `SparkEnded`."""
+    ended, failed = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOKED):
+            if not endpoint.alive():
+                failed.set()
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    thread = threading.Thread(target=watch, name="Spark watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+    if failed.is_set():
+        raise SparkEnded("Spark has ended: see its messages above, and restart the server")
+
+
+def _stop(spark: SparkSession) -> None:
+    with contextlib.suppress(Py4JError, OSError):  # a signal to the process group also ends the JVM
+        spark.stop()
