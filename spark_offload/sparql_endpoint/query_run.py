@@ -68,6 +68,7 @@ class QueryRun:
         context = self._spark.sparkContext
         try:
             context.addJobTag(self._tag)
+            context.setInterruptOnCancel(True)  # tasks that wait end at once, too
             # The pools of Spark's fair scheduler share its slots. The number of threads limits that of pools.
             context.setLocalProperty("spark.scheduler.pool", threading.current_thread().name)
             self._output.check()

@@ -42,13 +42,7 @@ class ResultResponse(Response):
         sending = asyncio.create_task(self._send(send))
         gone = asyncio.create_task(_disconnected(receive))
         try:
-            await asyncio.wait((sending, gone), timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                failure = sending.result()
-            elif gone.done():
-                return
-            else:
-                failure = QueryFailure(408, f"The query took longer than {self._seconds:g} s (--query-timeout)")
+            failure = await self._outcome(sending, gone)
             if failure is None:
                 return
             if self._begun:
@@ -60,6 +54,20 @@ class ResultResponse(Response):
             sending.cancel()
             gone.cancel()
             self._cancel(self._run)
+
+    async def _outcome(
+        self, sending: asyncio.Task[QueryFailure | None], gone: asyncio.Task[None]
+    ) -> QueryFailure | None:
+        """Wait for the end. Returns the failure that the client has not been told of."""
+        try:
+            await asyncio.wait((sending, gone), timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # by the server, which only waits some seconds at shutdown
+            return QueryFailure(503, "The server is shutting down")
+        if sending.done():
+            return sending.result()
+        if gone.done():
+            return None
+        return QueryFailure(408, f"The query took longer than {self._seconds:g} s (--query-timeout)")
 
     async def _send(self, send: Send) -> QueryFailure | None:
         """Send the result. Returns the failure that ended it."""
