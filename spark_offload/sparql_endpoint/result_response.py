@@ -58,7 +58,7 @@ class ResultResponse(Response):
     async def _outcome(
         self, sending: asyncio.Task[QueryFailure | None], gone: asyncio.Task[None]
     ) -> QueryFailure | None:
-        """Wait for the end. Returns the failure that the client has not been told of."""
+        """Wait for the end. Returns the failure that must be reported to the client, or None."""
         try:
             await asyncio.wait((sending, gone), timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # by the server, which only waits some seconds at shutdown

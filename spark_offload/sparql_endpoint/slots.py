@@ -14,7 +14,7 @@ class QuerySlots:
         self._taken: Counter[str | None] = Counter()
 
     def take(self, client: str | None) -> str:
-        """Take a slot. Returns an empty text, or the reason why there is none."""
+        """Take a slot. Returns an empty text, or the reason why all are taken."""
         if client is not None and self._taken[client] >= self._each:
             return f"{client} already has {self._each} queries, the limit of one client"
         if self._taken.total() >= self._most:
