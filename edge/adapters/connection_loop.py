@@ -23,6 +23,8 @@ from edge.wake_up import WakeUp
 
 _log = logging.getLogger(__name__)
 
+_REASONS: Final = 10
+"""Different reasons of failures in a row that are logged."""
 _LOOP: Final = 1.0
 """Maximum seconds that the thread sleeps without events."""
 
@@ -30,7 +32,7 @@ _LOOP: Final = 1.0
 class ConnectionLoop:
     """Keeps one connection to a broker. All callbacks run on its thread.
 
-    It logs `NAME.up` for each connection, and `NAME.down` for the first of several failures in a row.
+    It logs `NAME.up` for each connection, and `NAME.down` once for each reason of several failures in a row.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class ConnectionLoop:
         self._reason = ""
         self._retry = Retry(Backoff(settings.reconnect_min, settings.reconnect_max))
         self._down_since: float | None = None
+        self._logged: set[str] = set()
+        """Logged reasons of the present failures."""
         self._thread = threading.Thread(target=self._stay_connected, name=f"edge-{name}", daemon=True)
         self.stopping = threading.Event()
         """Set when the loop has to end."""
@@ -122,6 +126,9 @@ class ConnectionLoop:
                 return
             if self._down_since is None:
                 self._down_since = time.monotonic()
+                self._logged.clear()
+            if self._reason not in self._logged and len(self._logged) < _REASONS:
+                self._logged.add(self._reason)
                 _log.warning(f"{self._name}.down", extra={"broker": self._settings.broker, "reason": self._reason})
             # A broker may accept each connection and end it at once. Only time proves that such a connection works.
             if time.monotonic() - began > self._settings.reconnect_max:

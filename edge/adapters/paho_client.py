@@ -79,6 +79,7 @@ def read_password(settings: MqttSettings) -> str:
     file = settings.password_file
     if file is None:
         return settings.password
+    _check("password_file", file)
     try:
         with file.open(encoding="utf-8") as lines:
             return lines.readline().rstrip("\r\n")
@@ -100,6 +101,8 @@ def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> 
 
 
 def _tls(settings: MqttSettings) -> ssl.SSLContext:
+    for key in ("ca_file", "cert_file", "key_file"):
+        _check(key, getattr(settings, key))
     try:
         context = trusting(settings.ca_file)
     except OSError as error:
@@ -110,6 +113,12 @@ def _tls(settings: MqttSettings) -> ssl.SSLContext:
         except OSError as error:
             raise _unusable("cert_file", settings.cert_file, error) from error
     return context
+
+
+def _check(key: str, file: Path | None) -> None:
+    """Raise `UnusableFile` for a pipe or a directory: opening a pipe without a writer would block the connection."""
+    if file is not None and file.exists() and not file.is_file():
+        raise UnusableFile(f"mqtt.{key}: {file} is not a regular file")
 
 
 def _unusable(key: str, file: Path | None, error: OSError) -> UnusableFile:

@@ -1,6 +1,7 @@
 """TLS and credentials for a real Mosquitto, with certificates that the test generates."""
 
 import logging
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -95,6 +96,10 @@ def test_a_replaced_certificate_applies_without_a_restart(engine, observations, 
 
 def test_credentials(engine, observations, tmp_path, caplog):
     caplog.set_level(logging.INFO, "edge.adapters")
+
+    def reasons():
+        return [record.reason for record in caplog.records if record.message == "mqtt.down"]
+
     tool = shutil.which("mosquitto_passwd")
     if tool is None:
         pytest.skip("no mosquitto_passwd here; install the package mosquitto")
@@ -119,13 +124,17 @@ def test_credentials(engine, observations, tmp_path, caplog):
             wait_for(lambda: gateway.adapter._loop.failures >= 2 and link._loop.failures >= 2)
             file.unlink()
             failures = gateway.adapter._loop.failures
-            wait_for(lambda: gateway.adapter._loop.failures > failures)
+            wait_for(lambda: gateway.adapter._loop.failures > failures + 1)
+            os.mkfifo(file)  # must not block the connection
+            wait_for(lambda: f"mqtt.password_file: {file} is not a regular file" in reasons())
+            file.unlink()
             file.write_text("secret\n")
             wait_for(lambda: gateway.adapter.subscribed, what="the corrected password applies")
             wait_for(lambda: ups, what="it applies to other connections, too")
             link.stop(3.0)
-        [down, *_] = [record for record in caplog.records if record.message == "mqtt.down"]
-        assert "Not authorized" in down.reason
+        refused = "the broker refused the connection: Not authorized"
+        missing = f"mqtt.password_file: {file} cannot be used: No such file or directory"
+        assert reasons()[:3] == [refused, refused, missing]
         assert "wrong" not in caplog.text
     finally:
         broker.stop()
