@@ -285,15 +285,17 @@ def test_broker(machine):
     port = free_port()
     theirs = {"mqtt": {"broker": f"mqtt://127.0.0.1:{port}"}}
     assert "Connection refused" in only(broker.check(machine.around(**theirs))).what
-    machine.health = (200, HEALTHY | {"mqtt": "connected"})
+    machine.health = (200, HEALTHY | {"mqtt": "connected", "mqtt_broker": "external"})
     assert only(broker.check(machine.around(**theirs))).state == "ok"
-    machine.health = (200, HEALTHY | {"mqtt": "not subscribed"})
+    machine.health = (200, HEALTHY | {"mqtt": "not subscribed", "mqtt_broker": "external"})
     assert "has not accepted the subscription" in only(broker.check(machine.around(**theirs))).what
     with socket.create_server(("127.0.0.1", port)):
-        machine.health = (200, HEALTHY | {"mqtt": "disconnected"})
+        machine.health = (200, HEALTHY | {"mqtt": "disconnected", "mqtt_broker": "external"})
         assert "is not connected" in only(broker.check(machine.around(**theirs))).what
         machine.health = None
         assert only(broker.check(machine.around(**theirs))).state == "unknown"
+    machine.health = (200, HEALTHY)
+    assert only(broker.check(machine.around(**theirs))).what == "MQTT is off (mqtt.enabled)"
 
 
 def test_the_broker_is_that_of_the_running_gateway(machine):

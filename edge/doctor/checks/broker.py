@@ -21,7 +21,8 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     # The gateway may run with other settings than those of this command.
     state, kind = around.reported("mqtt"), around.reported("mqtt_broker")
     broker = around.endpoint("mqtt") or mqtt.broker if kind == "external" else mqtt.broker
-    if kind is None and not mqtt.enabled:
+    runs = around.reported("version") is not None
+    if kind is None and (runs or not mqtt.enabled):
         yield ok("broker.off")
     elif kind == "embedded" or not broker:
         yield ok("broker.embedded")
