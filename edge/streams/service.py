@@ -394,7 +394,7 @@ class StreamService:
             return
         try:
             self._waiting.expire()
-            self._flush()
+            self._flush(retry)
             reports = self._processor.store_reports()
         except EdgeError as error:
             self.failing = error.description
@@ -405,9 +405,9 @@ class StreamService:
         retry.succeeded()
         self.failing = self._delivery.deliver(reports) or self._processor.problem
 
-    def _flush(self) -> None:
+    def _flush(self, retry: Retry) -> None:
         """Store what observers have acknowledged. Not each by itself: a transaction takes longer than a report."""
-        if not self._waiting.is_stored and not self._actions.is_closed:
+        if not (self._waiting.is_stored or self._actions.is_closed or retry.failures):
             now = self._clock.steady()
             if self._flush_at is None:
                 self._flush_at = now + _ACKNOWLEDGED

@@ -13,7 +13,9 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
+from edge.backoff import Backoff
 from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.clock import SystemClock
 from edge.engine.requests import Delta, SubscriberNotification
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
@@ -30,6 +32,8 @@ from edge.streams.service import StreamService
 from edge.streams.settings import FILE_NAME, StreamSettings
 from edge.streams.store import StreamStore
 from edge.streams.stored_rows import ReportRow
+from edge.streams.waiting import WaitingReports
+from tests.support.waiting import wait_for
 
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND
@@ -223,6 +227,27 @@ def test_a_processor_that_fails_leaves_no_request_without_an_answer(live, monkey
         with pytest.raises(NotReady, match="a fault"):
             future.result(10)
     assert "a fault" in service.fault()
+    assert service.close(10)
+
+
+def test_acknowledgements_that_cannot_be_stored_are_tried_again_less_and_less_often(live, monkeypatch, caplog):
+    """They wait for others only while the disk works: otherwise each failure would count as the first one."""
+    monkeypatch.setattr("edge.streams.service._RETRY", Backoff(first=0.01, most=0.02))
+    monkeypatch.setattr("edge.streams.service._ACKNOWLEDGED", 1)
+    service = StreamService(None, StreamSettings(), EngineSettings(), live, SystemClock(), lambda access: access)
+    service.call(lambda made, _now: made.put_stream("s", None, ANYBODY)).result(10)
+    tried = []
+
+    def full(_waiting: WaitingReports) -> None:
+        tried.append(service.fault())
+        raise StorageFailed("The disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WaitingReports, "is_stored", False)
+        patch.setattr(WaitingReports, "flush", full)
+        wait_for(lambda: service.call(lambda *_: None).result(10) or len(tried) > 5)
+    assert len([record for record in caplog.records if record.message == "streams.not_stored"]) == 1
+    assert set(tried[1:]) == {"The disk is full"}
     assert service.close(10)
 
 

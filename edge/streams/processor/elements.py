@@ -74,6 +74,8 @@ class Elements:
         self._clock = clock
         self._held: list[_Held] = []
         """In the order of arrival."""
+        self._held_size = 0
+        """Bytes of their graphs."""
 
     def post(
         self, identifier: str, elements: Sequence[NewElement], access: Access, now: int, *, holds: bool = False
@@ -100,10 +102,10 @@ class Elements:
         accepted = [
             read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
         ]
+        size = sum(len(graph) for _, graph in accepted)
         is_needed = self._streams.needs(stream)
         if is_needed:
-            held = sum(len(each.graph) for batch in self._held for each in batch.elements)
-            self._streams.check_room(held + sum(len(graph) for _, graph in accepted))
+            self._streams.check_room(self._held_size + size)
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
         too_late = [LateElement(each.number, each.time, now, graph) for each, graph, missing in stored if missing > 0]
@@ -127,8 +129,11 @@ class Elements:
         if holds:
             stream.held = stream.held or stored[0].element.number
             self._held.append(_Held(stream, stored, late))
+            self._held_size += size
         else:
-            self._take(stream, stored, late)
+            self._keep(stream, stored)
+            if late:
+                self._corrector.correct(stream, late)
         if too_late:
             stream.too_late += len(too_late)
             _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": len(too_late)})
@@ -136,15 +141,16 @@ class Elements:
 
     def take_held(self) -> None:
         """Give windows what came during a slide that is done."""
-        held, self._held = self._held, []
-        for stream, elements, late in held:
+        held, self._held, self._held_size = self._held, [], 0
+        late: dict[Stream, list[int]] = {}
+        for stream, elements, numbers in held:
             stream.held = 0
-            self._take(stream, elements, late)
-
-    def _take(self, stream: Stream, elements: Iterable[StoredElement], late: Collection[int]) -> None:
-        self._keep(stream, elements)
-        if late:
-            self._corrector.correct(stream, late)
+            self._keep(stream, elements)
+            if numbers:
+                late.setdefault(stream, []).extend(numbers)
+        # Together, because each correction evaluates the reports again.
+        for stream, found in late.items():
+            self._corrector.correct(stream, found)
 
     def late(self, identifier: str, access: Access) -> list[LateElement]:
         """Return the newest elements of a stream that came too late, oldest first.
