@@ -201,12 +201,20 @@ def test_web_pages_of_allowed_origins_may_query(running: Running) -> None:
     assert response.headers["access-control-allow-origin"] == "https://yasgui.org"
 
 
-def test_other_stores_use_the_endpoint_in_service_clauses(running: Running) -> None:
+def federated(running: Running) -> str:
+    """Return a query for another store that uses the endpoint."""
     sosa, qudt = "http://www.w3.org/ns/sosa/", "http://qudt.org/1.1/schema/qudt#"
     pattern = f"?o <{sosa}hasResult>/<{qudt}numericValue> ?v FILTER (?v < 2)"
-    query = f"SELECT ?v {{ SERVICE <{running.url}> {{ {pattern} }} }}"
-    assert sorted(str(row[0]) for row in rdflib.Graph().query(query)) == ["0", "1"]  # type: ignore[index]
-    found = ox.Store().query(query)
+    return f"SELECT ?v {{ SERVICE <{running.url}> {{ {pattern} }} }}"
+
+
+def test_rdflib_uses_the_endpoint_in_service_clauses(running: Running) -> None:
+    assert sorted(str(row[0]) for row in rdflib.Graph().query(federated(running))) == ["0", "1"]  # type: ignore[index]
+
+
+# By itself: the frames that errors inside rdflib keep would let another thread remove the solutions of Oxigraph.
+def test_oxigraph_uses_the_endpoint_in_service_clauses(running: Running) -> None:
+    found = ox.Store().query(federated(running))
     assert isinstance(found, ox.QuerySolutions)
     assert sorted(solution["v"].value for solution in found) == ["0", "1"]
 
