@@ -291,6 +291,9 @@ class Planner:
             # A device could change its description with each message: the former things must not stay.
             present: dict[str, Term] = {name: things.get(name, known.iri) for name in TYPES}
             plan.requests.append(UpdateRequest(updates.FORGET_THINGS, bindings={"observation": known.iri, **present}))
+            # It may delete what an earlier request of the plan described.
+            plan.described.intersection_update(things.values())
+            plan.renamed.intersection_update(things.values())
         for name, kind in TYPES.items():
             if name in things and things[name] not in plan.described and things[name] != known.iri:
                 plan.described.add(things[name])

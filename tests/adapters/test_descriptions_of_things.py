@@ -122,6 +122,15 @@ def test_a_sensor_that_a_mapping_gives_to_an_observation_later_has_its_name(engi
     assert described(engine)[SENSOR] == ("Sensor", "mine")
 
 
+def test_a_description_that_changes_back_within_one_plan_describes_the_present_things(engine, observations):
+    first = READING._replace(sensor_label="Bench", location="urn:place:1")
+    second = READING._replace(sensor="urn:sensor:2", sensor_label="Door", location="urn:place:2")
+    write(observations, first)
+    write(observations, second, first, second)
+    assert select(engine, "?s a sosa:Sensor ; rdfs:label ?label") == [("urn:sensor:2", "Door")]
+    assert select(engine, "?s a sosa:FeatureOfInterest") == [("urn:place:2",)]
+
+
 def test_an_observation_that_is_its_own_sensor_keeps_its_label(engine, observations):
     write(observations, READING._replace(sensor="urn:o", label="Room"))
     assert [row[0] for row in select(engine, "<urn:o> rdfs:label ?label")] == ["Room"]
