@@ -64,8 +64,8 @@ class PolledDevice:
         self._retry = Retry(backoff)
         self._again = now
         self._groups = [_Group(each.interval, list(each.requests), now) for each in device.groups]
-        self._refused: dict[tuple[str, int, int], tuple[int, str]] = {}
-        """Code of the exception, and names of the values, by request. Other threads may read a copy of it."""
+        self._refused: dict[ReadRequest, int] = {}
+        """Code of the exception by request, without those that are divided. Other threads may read a copy of it."""
         self._silent: dict[ReadRequest, _Silence] = {}
         self._suspects: set[str] = set()
         """Values whose requests had no response since the device went: they are read last."""
@@ -73,7 +73,7 @@ class PolledDevice:
     @property
     def without_value(self) -> str:
         """Names of the values that the device refuses to give, or does not give: their observations are old."""
-        return ", ".join(dict.fromkeys(names for _, names in [*self._refused.values()]))
+        return ", ".join(dict.fromkeys(value.name for request in [*self._refused] for value in request.values))
 
     def ready(self, now: float) -> bool:
         """Whether it may be asked: the back-off after a failure is over."""
@@ -146,6 +146,7 @@ class PolledDevice:
             if request in group.requests:
                 group.requests.remove(request)
         if len(parts := request.halves()) > 1:
+            self._refused.pop(request, None)
             self._silent.update({part: _Silence(Retry(self._backoff), now) for part in parts})
             return False
         silence = known or _Silence(Retry(self._backoff), now)
@@ -158,6 +159,7 @@ class PolledDevice:
         self.refusals += 1
         self._revive(request)
         if code in (2, 3) and len(parts := request.halves()) > 1:
+            self._refused.pop(request, None)
             for group in self._groups:
                 if request in group.requests:
                     at = group.requests.index(request)
@@ -169,7 +171,7 @@ class PolledDevice:
     def accepted(self, request: ReadRequest) -> None:
         """Note that a request was answered with values."""
         self._revive(request)
-        if self._refused.pop((request.table, request.address, request.count), None) is not None:
+        if self._refused.pop(request, None) is not None:
             self._undivide()  # the cause may have gone for others, too: the device may have been starting
 
     def _undivide(self) -> None:
@@ -186,10 +188,9 @@ class PolledDevice:
             next(each for each in self._groups if each.interval == interval).requests.append(request)
 
     def _is_news(self, request: ReadRequest, code: int) -> bool:
-        key = (request.table, request.address, request.count)
-        known = self._refused.get(key)
-        self._refused[key] = code, ", ".join(value.name for value in request.values)
-        return known is None or known[0] != code
+        known = self._refused.get(request)
+        self._refused[request] = code
+        return known != code
 
 
 class CommandQueue:

@@ -68,6 +68,25 @@ def test_divided_requests_are_joined_when_the_device_comes_again(device):
     assert names(device, 60) == ["abc", "d"]
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_only_values_that_do_not_come_are_named_after_a_division(device, silent):
+    joined, other = device.due(0)
+    device.answered()
+    device.refused(joined, 4)
+    device.accepted(other)
+    assert device.without_value == "a, b, c"
+    if silent:
+        device.unanswered(joined, 10)
+    else:
+        device.refused(joined, 2)
+    assert device.without_value == "", "the cause is not known yet"
+    first, rest = joined.halves()
+    device.accepted(first)
+    device.refused(rest, 4)
+    device.refused(other, 2)
+    assert device.without_value == "b, c, d"
+
+
 def test_the_backoff_ends_with_a_complete_poll(device):
     for _ in range(5):
         device.failed("silence", 0)
