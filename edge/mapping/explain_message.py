@@ -24,6 +24,10 @@ from edge.mapping.suggestion import suggest
 _MOST_OTHERS: Final = 5
 _MOST_NAMES: Final = 1000
 """Member names that are compared with one that the payload lacks."""
+_LONGEST_NAME: Final = 64
+"""Characters of a member name that is compared with others."""
+_MOST_PAIRS: Final = 500_000
+"""Pairs of characters that are compared for one message. The time of a comparison grows with them: 40 ms in all."""
 _KEYS = (
     "observation",
     "value",
@@ -76,6 +80,30 @@ class MessageExplanation:
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
 
+@dataclass(slots=True)
+class _NameSearch:
+    """Finds similar member names for one message, with a bounded number of comparisons."""
+
+    left: int = _MOST_PAIRS
+
+    def most_similar(self, lacking: str, names: Sequence[str]) -> str | None:
+        """Return the name that is most similar to one that the payload lacks, whatever their case; None: none is."""
+        wanted = lacking.casefold()
+        if len(wanted) > _LONGEST_NAME:
+            return None
+        folded: dict[str, str] = {}
+        for name in names[:_MOST_NAMES]:
+            # Other letters can be longer in the folded form, but never shorter.
+            key = name[: _LONGEST_NAME + 1].casefold()
+            self.left -= len(wanted) * len(key)
+            if self.left < 0:
+                break
+            if len(key) <= _LONGEST_NAME:
+                folded.setdefault(key, name)  # of names that differ in their case only, the first one
+        close = difflib.get_close_matches(wanted, folded, n=1)
+        return folded[close[0]] if close else None
+
+
 def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> MessageExplanation:
     """Explain how `mapper` evaluates a message (`now`: time of arrival), and suggest a mapping for it."""
     outcome = mapper.map(topic, payload, now)
@@ -86,6 +114,7 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
     if outcome.matched:
         reasons: list[str] = []
         missing: list[str] = []
+        search = _NameSearch()
         own = {
             mapping.name
             for pack in mapper.packs
@@ -98,10 +127,10 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
             for bound in (each for group in mapper.groups(topic) for each in group):
                 if bound.mapping.name in outcome.mappings:
                     read = message.read_by(bound.mapping.layout)
-                    reasons += _reasons(bound, read, silent=silent)
+                    reasons += _reasons(bound, read, search, silent=silent)
                     # The packs of the gateway name the values of all models of a device.
                     if not silent and bound.mapping.name in own:
-                        missing += _missing(bound, read)
+                        missing += _missing(bound, read, search)
         return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons), missing=tuple(missing))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
@@ -143,7 +172,7 @@ def _others(mapper: Mapper, topic: str, shown: Collection[str], nearest: Collect
         yield Candidate(mapping.name, mapping.topic.text, {}, False, why)
 
 
-def _missing(bound: BoundMapping, message: PayloadMessage) -> Iterator[str]:
+def _missing(bound: BoundMapping, message: PayloadMessage, search: _NameSearch) -> Iterator[str]:
     """Yield the values of a mapping at whose path the payload has nothing."""
     mapping = bound.mapping
     if mapping.payload not in DOCUMENTS:
@@ -161,20 +190,21 @@ def _missing(bound: BoundMapping, message: PayloadMessage) -> Iterator[str]:
             continue
         if not any(rule.path.leads_somewhere(each) for each in documents):
             which = f"readings[{number}]" if len(mapping.rules) > 1 else "its value"
-            yield f"{mapping.name}: {which}: {_nothing_at(rule.path, documents)}"
+            yield f"{mapping.name}: {which}: {_nothing_at(rule.path, documents, search)}"
 
 
-def _nothing_at(path: JsonPath, documents: Sequence[object]) -> str:
+def _nothing_at(path: JsonPath, documents: Sequence[object], search: _NameSearch) -> str:
     """Return that the payload has nothing at a path, with the most similar name that it has there."""
-    for lacking, names in filter(None, map(path.missing_name, documents)):
-        # Of names that differ in their case only, the first one.
-        folded = {name.casefold(): name for name in reversed(names[:_MOST_NAMES])}
-        if close := difflib.get_close_matches(lacking.casefold(), folded, n=1):
-            return f'nothing at "{path.text}"; did you mean "{folded[close[0]]}"?'
+    for document in documents:
+        if search.left <= 0:
+            break
+        missing = path.missing_name(document)
+        if missing is not None and (similar := search.most_similar(*missing)) is not None:
+            return f'nothing at "{path.text}"; did you mean "{similar}"?'
     return f'nothing at "{path.text}"'
 
 
-def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> Iterator[str]:
+def _reasons(bound: BoundMapping, message: PayloadMessage, search: _NameSearch, *, silent: bool) -> Iterator[str]:
     """Yield what the payload lacks for a mapping. `silent`: also why each of its readings yields nothing."""
     mapping = bound.mapping
     try:
@@ -195,7 +225,7 @@ def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> I
     for rule in mapping.rules:
         hits = [hit for each in documents for hit in (rule.path.walk(each) if rule.path is not None else ())]
         if silent:
-            yield f"{mapping.name}, {rule.what}: {_reason(rule, message, documents, hits)}"
+            yield f"{mapping.name}, {rule.what}: {_reason(rule, message, documents, hits, search)}"
         for key, path in (("time", rule.time.path if rule.time is not None else None), ("unit_from", rule.unit_path)):
             starts = documents if path is None or not path.absolute else [message.whole]
             if path is not None and path.relative:
@@ -204,13 +234,15 @@ def _reasons(bound: BoundMapping, message: PayloadMessage, *, silent: bool) -> I
                 yield f'{mapping.name}, {rule.what}: the payload has nothing at "{path.text}" ({key})'
 
 
-def _reason(rule: ReadingRule, message: PayloadMessage, documents: Sequence[object], hits: Sequence[Hit]) -> str:
+def _reason(
+    rule: ReadingRule, message: PayloadMessage, documents: Sequence[object], hits: Sequence[Hit], search: _NameSearch
+) -> str:
     if rule.terms is None:
         return "it is ignored"
     if reason := failed(rule.when, message):
         return f"its condition does not hold: {reason}"
     if rule.path is not None and not hits:
-        return _nothing_at(rule.path, documents)
+        return _nothing_at(rule.path, documents, search)
     taken = [hit for hit in hits if rule.takes(hit.parent)]
     if hits and not taken:
         reason = failed_in(rule.local_when, [hit.parent for hit in hits])

@@ -1,8 +1,13 @@
 """`edge mapping`: check files and try messages without a gateway."""
 
 import json
+from difflib import SequenceMatcher
 
 import pytest
+
+from edge.mapping.explain_message import explain
+from edge.mapping.mapper import Mapper
+from edge.mapping.pack import load_pack
 
 MAPPING = """
 [[mapping]]
@@ -135,6 +140,28 @@ readings = [
         f'{at}[0]: nothing at "object.temp_soil"; did you mean "temp_SOIL"?\n{at}[2]: nothing at "object.zz"\n'
     )
     assert len(json.loads(edge(*message, "--json").stdout)["missing"]) == 2
+
+
+@pytest.mark.parametrize(("length", "found"), [(60, True), (180, False)])
+@pytest.mark.parametrize("member", [b'"celsius": 1, ', b""])
+def test_similar_members_are_sought_with_bounded_effort(monkeypatch, member, length, found):
+    paths = ["celsius", *(f"{number:03}{'ab' * (length // 2)}" for number in range(100))]
+    readings = ", ".join(f'{{ path = "{path}", observation = "edge:{path}" }}' for path in paths)
+    mapper = Mapper([load_pack(f'[[mapping]]\ntopic = "t"\npayload = "json"\nreadings = [{readings}]', "f")])
+    effort = 0
+
+    def compare(matcher, name, counted=SequenceMatcher.set_seq1):
+        nonlocal effort
+        effort += len(name) * len(matcher.b or "")
+        counted(matcher, name)
+
+    monkeypatch.setattr(SequenceMatcher, "set_seq1", compare)
+    names = ", ".join(f'"{number:03}{"ba" * (length // 2)}": 2' for number in range(1000))
+    explanation = explain(mapper, "t", b"{%b%b}" % (member, names.encode()))
+    lines = explanation.missing or explanation.reasons
+    assert len(lines) >= 100
+    assert any("did you mean" in line for line in lines) == found
+    assert effort <= 500_000
 
 
 def test_a_new_mapping_generalises_a_message(edge, tmp_path):
