@@ -256,18 +256,27 @@ async def test_the_rdf_of_a_device_is_shown(page):
 OLD = "urn:sepa-edge:zigbee2mqtt:old"
 AGED = f"""DELETE {{ ?i <{TIME}inXSDDateTimeStamp> ?time }}
 INSERT {{ ?i <{TIME}inXSDDateTimeStamp> "2024-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTimeStamp> }}
-WHERE {{ <{OLD}/humidity> <{SOSA}hasResult> ?r . ?r <{TIME}hasTime> ?i . ?i <{TIME}inXSDDateTimeStamp> ?time }}"""
+WHERE {{ ?o <{SOSA}hasResult> ?r . ?r <{TIME}hasTime> ?i . ?i <{TIME}inXSDDateTimeStamp> ?time
+  FILTER(STRSTARTS(STR(?o), "{OLD}/") && ?o != <{OLD}/temperature>) }}"""
 
 
 async def test_a_forgotten_device_leaves_nothing_in_the_graph(house, page):
-    house.publish([("zigbee2mqtt/old", {"temperature": 5, "humidity": 50})])
+    others = {f"\u202evalue{number}": number for number in range(11)}
+    house.publish([("zigbee2mqtt/old", {"temperature": 5, "humidity": 50, **others})])
     old = '?s ?p ?o FILTER(CONTAINS(STR(?s), "zigbee2mqtt:old"))'
     await eventually(lambda: house.ask(old))
     await open_device(page, OLD, "old")
     # A value of an earlier mapping: the device has not sent it for days.
     assert await page.evaluate("document.getElementById('forget-old')") is None
     house.update(AGED)
-    await page.wait_for("document.getElementById('forget-old')?.closest('details').textContent.includes('humidity')")
+    await page.wait_for("document.getElementById('forget-old')?.closest('details').textContent.includes('12 values')")
+    await page.evaluate("document.getElementById('forget-old').closest('details').open = true")
+    sentence = await page.evaluate(
+        """[...document.getElementById('forget-old').previousElementSibling.childNodes]
+        .map((node) => node.nodeName === 'BDI' ? '<>' : node.textContent).join('')"""
+    )
+    assert sentence.startswith("The device has not sent these for a day, but others: " + ", ".join(10 * ["<>"]))
+    assert "<> and 2 more. After a change" in sentence
     await page.evaluate("document.getElementById('forget-old').click()")
     await page.wait_for("document.getElementById('forget-old') === null")
     assert [house.ask(f"<{OLD}/{name}> ?p ?o") for name in ("temperature", "humidity")] == [True, False]

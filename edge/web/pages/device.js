@@ -14,6 +14,8 @@ import { Tiles } from "../parts/rows.js";
 import { sourceText } from "../parts/source_list.js";
 import { marksOf } from "./overview.js";
 
+const MOST = 10;  // names in a sentence
+
 /** `name` is the IRI of the device, and `value` that of the observation in the chart. */
 export function Page({ name, value }) {
   return html`<${Device} device=${name} value=${value} />`;
@@ -110,8 +112,12 @@ function Turtle({ entries: shown, device }) {
 /** Values that the device has not sent for a day: after a change of its mapping, they stay with their last value. */
 function LeftBehind({ entries: shown }) {
   const old = leftBehind(shown, now.value);
-  const text = old.length > 0 && t("device.old.text", { names: old.map(({ label }) => label).join(", ") });
-  return text && html`<${Forget} entries=${old} id="forget-old" title=${t("device.old", { n: old.length })} text=${text} />`;
+  if (old.length === 0) return null;
+  const [before, after] = t("device.old.text", { names: "\n" }).split("\n");
+  // A name may change the direction of text: it must not turn the sentence around it.
+  const text = html`${before}${old.slice(0, MOST).map(({ label }, index) => html`${index > 0 && ", "}<bdi>${label}</bdi>`)}${
+    old.length > MOST && ` ${t("device.old.more", { n: old.length - MOST })}`}${after}`;
+  return html`<${Forget} entries=${old} id="forget-old" title=${t("device.old", { n: old.length })} text=${text} />`;
 }
 
 /** `leave`: nothing of the device is left then. */
