@@ -128,6 +128,12 @@ def test_a_hostile_name_stays_within_its_iri(mapper, name):
         assert not set('<>" \u0000') & set(reading.observation)
 
 
+@pytest.mark.parametrize(("value", "encrypted"), [(2, True), (True, True), (0, False), (False, False), (None, False)])
+def test_only_a_sensor_with_encryption_is_encrypted(mapper, value, encrypted):
+    message = {"model_id": "SBBT-002C", "type": "BTN", "encr": value}
+    assert any(name.endswith("/encrypted") for name in observations(mapper, BLE, message)) == encrypted
+
+
 def test_a_normalized_quantity_is_not_read_again_from_the_decoded_payload(mapper):
     uplink = {
         "decoded_payload": {"temperature": -21.3, "battery": 3250},
