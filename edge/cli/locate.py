@@ -67,8 +67,10 @@ def locate(data_dir: Path | None) -> GatewayAddresses:
     """Return the endpoints of the gateway of `data_dir`.
 
     Without `data_dir` use that of the settings file in `EDGE_CONFIG`, then the default data directory, then the default
-    ports. Raises `Failure` if a directory is given, also by the file, and no gateway runs on it.
+    ports, also if this user may not read what the settings file names. Raises `Failure` if a directory is given, also
+    by the file, and no gateway runs on it.
     """
+    is_given = data_dir is not None
     if data_dir is None:
         try:
             data_dir = configured_data_dir()
@@ -80,12 +82,13 @@ def locate(data_dir: Path | None) -> GatewayAddresses:
         return GatewayAddresses(endpoints.read(directory), str(file))
     except (OSError, ValueError) as error:
         # The file belongs to the gateway's user. Without a given directory, the default ports are the better guess.
-        if isinstance(error, PermissionError) and data_dir is not None:
+        is_forbidden = isinstance(error, PermissionError)
+        if is_forbidden and is_given:
             raise misused(
                 f"this user may not read {file}; run the command as the user that runs the gateway, or give its "
                 "address with --url, --ws or --mqtt"
             ) from None
-        if data_dir is None:
+        if data_dir is None or is_forbidden:
             return GatewayAddresses(dict(endpoints.DEFAULTS), "default ports")
         raise Failure(
             f"no gateway runs on {data_dir} ({file.name}: {_reason(error)}); "

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -16,6 +17,9 @@ import pytest
 from edge_command import DEADLINE, launch
 from websockets.sync.server import serve
 
+from edge import endpoints
+from edge.cli.exit_codes import Failure
+from edge.cli.locate import locate
 from tests.support.waiting import wait_for
 
 NUMBERS = "SELECT ?n { <urn:numbers> <urn:has> ?n }"
@@ -239,6 +243,21 @@ def test_addresses_from_the_environment(ask, shared_edge, gateway, tmp_path):
     config.write_text("data_dir = \n")
     done = shared_edge("query", "ASK {}", environ={"EDGE_CONFIG": str(config)})
     assert (done.returncode, str(config) in done.stderr) == (2, True)
+
+
+def test_a_user_who_may_not_read_the_directory_of_the_settings_file_uses_the_default_ports(tmp_path, monkeypatch):
+    """On a machine with the package, EDGE_CONFIG is set for each user, and the directory belongs to the gateway's."""
+
+    def denied(_directory):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    config = tmp_path / "edge.toml"
+    config.write_text(f"data_dir = '{tmp_path}'\n")
+    monkeypatch.setenv("EDGE_CONFIG", str(config))
+    monkeypatch.setattr(endpoints, "read", denied)
+    assert locate(None).get("http") == "http://127.0.0.1:8000"
+    with pytest.raises(Failure, match="may not read"):
+        locate(tmp_path)
 
 
 def test_another_server_at_the_address_is_reported(edge, gateway):
