@@ -38,6 +38,20 @@ def remember_classes(spark: object) -> None:
         setattr(view, name, getattr(view, name))
 
 
+def end_jvm() -> None:
+    """End the JVM that this process has started. Calls that wait for it fail."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is not None:
+        gateway.proc.terminate()
+
+
+def forget_tables(spark: SparkSession) -> None:
+    """Forget what Delta has cached of all tables: another one may be at the place of one of them."""
+    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
 def java_session(spark: SparkSession) -> JavaObject:
     """Return the session of the JVM."""
     return spark._jsparkSession

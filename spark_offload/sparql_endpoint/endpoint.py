@@ -32,6 +32,7 @@ from spark_offload.listen import Address
 from spark_offload.services import unanswered
 from spark_offload.spark_errors import error_text
 from spark_offload.sparql.parsing import parse
+from spark_offload.sparql.size import size
 from spark_offload.sparql_endpoint.formats import ResultFormat, description, result_format
 from spark_offload.sparql_endpoint.history_versions import HistoryVersions
 from spark_offload.sparql_endpoint.operations import QueryOperation, read_operation
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 PATH: Final = "/sparql"
 _RETRY: Final = {"Retry-After": "5"}
+_LARGEST: Final = 250
+"""Size of a query. Spark plans a join of 100 patterns for several seconds, in which it cannot be cancelled."""
 _CANCELLED: Final = 5.0
 """Seconds that cancelled queries may take at shutdown."""
 
@@ -207,7 +210,14 @@ class SparqlEndpoint:
 
 
 def _form(text: str) -> str:
-    return parse(unanswered(text).text).form
+    """Return the form of a query. Raises `QueryRefused`, also if Spark would plan it for too long."""
+    query = parse(unanswered(text).text)
+    if (found := size(query)) > _LARGEST:
+        raise QueryRefused(
+            f"the query is too large: it has {found} triple patterns, joins, unions and paths, and this endpoint plans"
+            f" at most {_LARGEST}; divide it, or use edge-history query"
+        )
+    return query.form
 
 
 def explained(error: BaseException) -> QueryFailure:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+
+from spark_offload import compat
 from spark_offload.history import History
 from spark_offload.positions import history
 from spark_offload.table import location, open_table
@@ -27,12 +31,20 @@ class HistoryVersions:
         open_table(spark, self._path)
         self._live = tuple(live)
         self._lock = threading.Lock()
-        self._newest: tuple[int, History] | None = None
+        self._newest: tuple[tuple[int, object], History] | None = None
+        """Version and time of the commit, by which another table at the same place differs, and its history."""
 
     def newest(self) -> History:
         """Return the history at its newest version. Raises `TableRefused`."""
-        version = history(self._spark, self._path, 1)[0]["version"]
         with self._lock:
-            if self._newest is None or self._newest[0] < version:
-                self._newest = version, History(self._spark, self._path, version, live=self._live)
+            try:
+                newest = history(self._spark, self._path, 1)[0]
+            except (AnalysisException, Py4JJavaError):
+                open_table(self._spark, self._path)  # it may have gone
+                raise
+            commit = newest["version"], newest["timestamp"]
+            if self._newest is None or self._newest[0] != commit:
+                if self._newest is not None and self._newest[0] > commit:
+                    compat.forget_tables(self._spark)
+                self._newest = commit, History(self._spark, self._path, commit[0], live=self._live)
             return self._newest[1]

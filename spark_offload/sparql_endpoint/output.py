@@ -91,4 +91,6 @@ class ResultOutput(io.RawIOBase):
             try:
                 return put.result(_LOOKED)
             except NotYet:
+                if self._cancelled.is_set():
+                    put.cancel()
                 self.check()

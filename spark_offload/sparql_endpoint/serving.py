@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 
+from spark_offload import compat
 from spark_offload.errors import SparkEnded
 from spark_offload.gateways import Gateways
 from spark_offload.http_server import listener, serve, tls_context
@@ -95,3 +96,5 @@ def _watched(endpoint: SparqlEndpoint) -> Iterator[None]:
 def _stop(spark: SparkSession) -> None:
     with contextlib.suppress(Py4JError, OSError):  # a signal to the process group also ends the JVM
         spark.stop()
+    # Otherwise this process would wait for a query that Spark still plans.
+    compat.end_jvm()

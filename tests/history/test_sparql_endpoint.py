@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -168,6 +169,7 @@ def test_the_service_is_described(running: Running) -> None:
     [
         ({"params": {"query": "SELECT ?x {\n ?s ?p }"}}, 400, "line 2, column"),
         ({"params": {"query": "INSERT DATA { <urn:a> <urn:b> 1 }"}}, 400, "line 1, column 1"),
+        ({"params": {"query": f"ASK {{ {' UNION '.join(['{ ?s ?p ?o }'] * 130)} }}"}}, 400, "259 triple"),
         ({"params": {"query": "ASK { SERVICE <http://example.org/> { } }"}}, 400, "is not allowed"),
         ({"params": {"query": ["ASK { }", "ASK { }"]}}, 400, "given once"),
         ({"params": {"query": "ASK { }", "default-graph-uri": "no iri"}}, 400, "<no iri> is not the IRI of a graph"),
@@ -228,6 +230,22 @@ def test_clients_need_a_token_if_there_is_a_file_of_tokens(spark: SparkSession, 
             assert (refused.status_code, refused.headers["www-authenticate"][:6]) == (401, "Bearer")
         store = SPARQLStore(found.url, headers={"Authorization": f"Bearer {token}"})
         assert [str(row[0]) for row in rdflib.Graph(store).query(VALUES)] == ["0", "1"]  # type: ignore[index]
+
+
+def test_a_table_that_is_replaced_is_read_and_one_that_has_gone_is_unavailable(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    count = {"query": PREFIXES + "SELECT (COUNT(*) AS ?n) { ?o sosa:madeBySensor ?s }"}
+    path = tmp_path / "table"
+    with serving(spark, write(spark, path, numbered(readings("a1", range(9))))) as found:
+        for size in (9, 4):
+            answer = found.client.get("/sparql", params=count).json()
+            assert answer["results"]["bindings"][0]["n"]["value"] == str(size)
+            shutil.rmtree(path)
+            write(spark, path, numbered(readings("a1", range(4))))
+        shutil.rmtree(path)
+        response = found.client.get("/sparql", params=count)
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
 
 
 def test_a_result_that_is_too_large_is_never_shortened(spark: SparkSession, table: str) -> None:
