@@ -99,7 +99,7 @@ async def test_odd_messages_are_mapped(house: House, page):
 
 
 async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house: House, page):
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await enter(page, "file", "edited")
     good = '[[mapping]]\ntopic = "shed/edited"\nobservation = "edge:edited"\nlabel = "First"\n'
     await type_text(page, good.replace("mapping", "mappings"))
@@ -131,7 +131,7 @@ async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, p
         " : new Promise(resolve => { globalThis.goOn = () => resolve(real(...call)); })"
     )
     text = '[[mapping]]\ntopic = "shed/slow"\nobservation = "edge:slow"\nlabel = "One"\n'
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await page.evaluate(f"{{ {hold} }}")
     await enter(page, "file", "slow")
     await type_text(page, text)
@@ -161,7 +161,7 @@ async def leave(page: Browser, how: str, answer: bool, title: str) -> None:
 @pytest.mark.parametrize("how", ["location.hash = '#/system'", "history.back()"])
 async def test_changes_that_are_not_saved_are_lost_only_after_a_question(house: House, page, how):
     await open_page(page, "#/automation", "document.getElementById('over') !== null")
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await page.evaluate(f"{ASKED} location.hash = '#/automation'")  # nothing was changed
     await page.wait_for("document.getElementById('over') !== null && asked.length === 0")
     await page.evaluate("history.back()")
@@ -191,6 +191,8 @@ async def test_the_forms_of_devices_and_rules_ask_before_changes_are_lost(house:
     await leave(page, "location.hash = '#/system'", True, "System")
 
 
+NEW_FILE = f"{CONTENT} != null && document.getElementById('file') != null"
+"""The page of a new file, which the page of an existing one does not fulfil."""
 CONFLICT = names("#conflict h2")
 
 
@@ -287,7 +289,7 @@ async def test_a_save_without_an_answer_can_be_repeated(house: House, page):
 async def test_the_question_about_a_name_is_not_for_another_name(house: House, page):
     text = '[[mapping]]\ntopic = "shed/first"\nobservation = "edge:first"\nlabel = "Theirs"\n'
     house.put("/api/mappings/first", text)
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await enter(page, "file", "first")
     page.expect("status of 412")
     await page.evaluate("document.getElementById('save').click()")
@@ -297,7 +299,7 @@ async def test_the_question_about_a_name_is_not_for_another_name(house: House, p
     await page.evaluate("document.getElementById('save').click()")
     await page.wait_for("location.hash === '#/mapping/second'")
     assert house.read("/api/mappings/first") == text
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await enter(page, "file", "first")
     await page.evaluate("document.getElementById('save').click()")
     await page.wait_for("document.getElementById('take') !== null")
@@ -310,7 +312,7 @@ async def test_the_question_about_a_name_is_not_for_another_name(house: House, p
 async def test_a_new_file_does_not_replace_one_of_the_same_name(house: House, page):
     text = '[[mapping]]\ntopic = "shed/taken"\nobservation = "edge:taken"\nlabel = "Theirs"\n'
     house.put("/api/mappings/taken", text)
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await enter(page, "file", "taken")
     page.expect("status of 412")
     await page.evaluate("document.getElementById('save').click()")
@@ -363,7 +365,7 @@ WAITS = "document.getElementById('next').getAttribute('aria-pressed') === 'true'
 
 
 async def test_the_page_stops_waiting_for_a_message(house: House, page):
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await enter(page, "topic", "shed/silent")
     await page.evaluate(SETTLED)
     await page.evaluate(f"{{ {QUICK} }} hide(true); document.getElementById('next').click()")
@@ -375,7 +377,7 @@ async def test_the_page_stops_waiting_for_a_message(house: House, page):
 
 
 async def test_a_message_that_is_too_long_leaves_the_payload(house: House, page):
-    await open_page(page, "#/mapping/", f"{CONTENT} != null")
+    await open_page(page, "#/mapping/", NEW_FILE)
     await enter(page, "topic", "shed/long")
     await enter(page, "payload", "19")
     await page.evaluate(SETTLED)
