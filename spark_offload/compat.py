@@ -47,11 +47,6 @@ def end_jvm() -> None:
         gateway.proc.terminate()
 
 
-def forget_tables(spark: SparkSession) -> None:
-    """Forget what Delta has cached of all tables: another one may be at the place of one of them."""
-    jvm(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
 def java_session(spark: SparkSession) -> JavaObject:
     """Return the session of the JVM."""
     return spark._jsparkSession

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
-from spark_offload import compat
 from spark_offload.history import History
 from spark_offload.positions import history
 from spark_offload.table import location, open_table
@@ -36,15 +35,13 @@ class HistoryVersions:
 
     def newest(self) -> History:
         """Return the history at its newest version. Raises `TableRefused`."""
+        try:
+            newest = history(self._spark, self._path, 1)[0]
+        except (AnalysisException, Py4JJavaError):
+            open_table(self._spark, self._path)  # it may have gone
+            raise
+        commit = newest["version"], newest["timestamp"]
         with self._lock:
-            try:
-                newest = history(self._spark, self._path, 1)[0]
-            except (AnalysisException, Py4JJavaError):
-                open_table(self._spark, self._path)  # it may have gone
-                raise
-            commit = newest["version"], newest["timestamp"]
             if self._newest is None or self._newest[0] != commit:
-                if self._newest is not None and self._newest[0] > commit:
-                    compat.forget_tables(self._spark)
                 self._newest = commit, History(self._spark, self._path, commit[0], live=self._live)
             return self._newest[1]

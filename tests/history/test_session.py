@@ -29,7 +29,6 @@ def test_the_private_names_of_pyspark_do_what_the_program_expects(spark: SparkSe
     check_attributes("pyspark", compat, frame, "_jdf")
     check_attributes("pyspark", compat, type(spark.sparkContext), "_gateway")
     assert spark.sparkContext._gateway.proc.poll() is None
-    compat.forget_tables(spark)
     assert "Range" in compat.plan_text(frame)
     assert not compat.is_stopped(spark)
     assert {"functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"} <= set(

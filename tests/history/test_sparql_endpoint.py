@@ -236,13 +236,18 @@ def test_a_table_that_is_replaced_is_read_and_one_that_has_gone_is_unavailable(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     count = {"query": PREFIXES + "SELECT (COUNT(*) AS ?n) { ?o sosa:madeBySensor ?s }"}
-    path = tmp_path / "table"
-    with serving(spark, write(spark, path, numbered(readings("a1", range(9))))) as found:
-        for size in (9, 4):
+    path, sizes = tmp_path / "table", (9, 4)
+    for size in sizes:
+        write(spark, tmp_path / str(size), numbered(readings("a1", range(size))))
+    spark.sql(f"ALTER TABLE delta.`{tmp_path / '9'}` SET TBLPROPERTIES ('a' = 'b')")  # a higher version
+    shutil.copytree(tmp_path / "9", path)
+    with serving(spark, str(path)) as found:
+        for size in sizes:
+            # Copied, so that Spark does not notice it itself.
+            shutil.rmtree(path)
+            shutil.copytree(tmp_path / str(size), path)
             answer = found.client.get("/sparql", params=count).json()
             assert answer["results"]["bindings"][0]["n"]["value"] == str(size)
-            shutil.rmtree(path)
-            write(spark, path, numbered(readings("a1", range(4))))
         shutil.rmtree(path)
         response = found.client.get("/sparql", params=count)
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")
