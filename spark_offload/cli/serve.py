@@ -28,7 +28,7 @@ _BOTH: Final = ("sparql", "table", "listen", "master")
 @click.option("--master", default="local[*]", show_default=True, help="URL of the Spark master.")
 @click.option(
     "--tokens",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="With --sparql: file with the clients and the hashes of their tokens (`edge-history gateways add`). Without it"
     " all programs on this machine may query.",
 )

@@ -38,14 +38,13 @@ from spark_offload.sparql_endpoint.history_versions import HistoryVersions
 from spark_offload.sparql_endpoint.operations import QueryOperation, read_operation
 from spark_offload.sparql_endpoint.output import QueryFailure, ResultOutput
 from spark_offload.sparql_endpoint.query_run import QueryRun
-from spark_offload.sparql_endpoint.result_response import ResultResponse
+from spark_offload.sparql_endpoint.result_response import RETRY, ResultResponse
 from spark_offload.sparql_endpoint.slots import QuerySlots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATH: Final = "/sparql"
-_RETRY: Final = {"Retry-After": "5"}
 _LARGEST: Final = 250
 """Size of a query. Spark plans a join of 100 patterns for several seconds, in which it cannot be cancelled."""
 _CANCELLED: Final = 5.0
@@ -129,7 +128,7 @@ class SparqlEndpoint:
         if request.method == "HEAD":
             return Response(headers=headers)
         if reason := self._slots.take(client):
-            refuse(503, f"{reason}: try again later", _RETRY)
+            refuse(503, f"{reason}: try again later", RETRY)
         run = self._started(operation, form, wanted, client)
         return ResultResponse(run, headers, self._limits.seconds, self._cancel)
 

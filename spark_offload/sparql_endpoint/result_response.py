@@ -14,7 +14,8 @@ from spark_offload.http_problems import problem
 from spark_offload.sparql_endpoint.output import QueryFailure
 from spark_offload.sparql_endpoint.query_run import QueryRun
 
-_RETRY: Final = {"Retry-After": "5"}
+RETRY: Final = {"Retry-After": "5"}
+"""Headers of status 503."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class ResultResponse(Response):
             if self._begun:
                 _log.warning("a result is incomplete: %s", failure.detail)
                 return
-            headers = _RETRY if failure.status == 503 else {}
+            headers = RETRY if failure.status == 503 else {}
             await problem(failure.status, failure.detail, headers)(scope, receive, send)
         finally:
             sending.cancel()
