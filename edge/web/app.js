@@ -107,7 +107,8 @@ let entry = history.state ?? 0;
 history.replaceState(entry, "");
 
 addEventListener("hashchange", () => {
-  if (!dispatchEvent(new Event("leaving", { cancelable: true }))) return;  // of parts/unsaved.js
+  const leaving = new CustomEvent("leaving", { cancelable: true, detail: { page: address.value, entry } });
+  if (!dispatchEvent(leaving)) return;  // of parts/unsaved.js
   heights[entry] = scrollY;
   const back = history.state;
   entry = back ?? entry + 1;

@@ -176,6 +176,22 @@ async def test_changes_that_are_not_saved_are_lost_only_after_a_question(house: 
     assert not await page.evaluate(leaves)
 
 
+async def test_a_page_is_left_while_it_is_rendered(house: House, page):
+    house.put("/api/mappings/late", '[[mapping]]\ntopic = "shed/late"\nobservation = "edge:late"\n')
+    await open_page(page, "#/mapping/", NEW_FILE)  # its module is loaded
+    await page.evaluate(
+        "new MutationObserver((changes, observer) => {"
+        " if (document.querySelector('h1')?.textContent !== 'late.toml') return;"
+        " observer.disconnect(); history.pushState(null, '', '#/mapping/');"  # the event of a busy browser comes late
+        "}).observe(document.getElementById('page'), {childList: true, subtree: true});"
+        "location.hash = '#/mapping/late'"
+    )
+    await page.wait_for(f"location.hash === '#/mapping/' && {CONTENT} != null")
+    await page.evaluate("dispatchEvent(new Event('hashchange'))")
+    await page.wait_for(NEW_FILE)
+    house.delete("/api/mappings/late")
+
+
 async def test_the_forms_of_devices_and_rules_ask_before_changes_are_lost(house: House, page):
     house.publish([("shed/form", {"temperature": 1})])
     await open_page(page, "#/new/shed%2Fform", f"{PREVIEW} === 'Temperature'")

@@ -1,5 +1,5 @@
 // Asks before the user leaves a page with changes that are not saved.
-import { useEffect, useRef } from "../ui.js";
+import { useLayoutEffect, useRef } from "../ui.js";
 import { t } from "../model/text.js";
 
 /** `changed`: whether there are such changes now. Returns a function that lets the user leave without a question, for what
@@ -7,11 +7,12 @@ import { t } from "../model/text.js";
 export function useUnsaved(changed) {
   const state = useRef({});
   state.current.changed = changed;
-  useEffect(() => {
-    const page = location.hash, entry = history.state;
+  useLayoutEffect(() => {
     const leaves = () => state.current.changed && !state.current.left;
-    // The address has changed already, but the application does not follow a prevented event.
+    // The address has changed already, but the application does not follow a prevented event. What it shows comes with
+    // the event: the address may change before a page is rendered.
     const ask = (event) => {
+      const { page, entry } = event.detail;
       if (location.hash === page) return event.preventDefault();  // it is undone
       if (!leaves() || confirm(t("unsaved.sure"))) return;
       event.preventDefault();
