@@ -16,6 +16,7 @@ import pyoxigraph as ox
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from edge.rdf_xml import is_element_name
 from spark_offload import compat, tabular
 from spark_offload.errors import QueryRefused, ResultTooLarge
 from spark_offload.prefixes import PREFIXES
@@ -30,7 +31,12 @@ SOLUTIONS: Final = {
     "tsv": ox.QueryResultsFormat.TSV,
 }
 """Formats for SELECT and ASK."""
-GRAPHS: Final = {"turtle": ox.RdfFormat.TURTLE, "ntriples": ox.RdfFormat.N_TRIPLES}
+GRAPHS: Final = {
+    "turtle": ox.RdfFormat.TURTLE,
+    "ntriples": ox.RdfFormat.N_TRIPLES,
+    "json": ox.RdfFormat.JSON_LD,
+    "xml": ox.RdfFormat.RDF_XML,
+}
 """Formats for CONSTRUCT."""
 _OWN: Final = "id of the result"
 """Column that no variable can be called."""
@@ -73,7 +79,15 @@ def write_graph(triples: DataFrame, form: str, output: IO[bytes], most: int | No
         lines = (f"{' '.join(row)} ." for row in rows)
         read = ox.parse(_Stream("", lines), ox.RdfFormat.N_TRIPLES)  # type: ignore[arg-type]
         made = (quad.triple for quad in read)
-        ox.serialize(made, output, GRAPHS.get(form, ox.RdfFormat.TURTLE), prefixes=PREFIXES)
+        ox.serialize(_nameable(made) if form == "xml" else made, output, GRAPHS[form], prefixes=PREFIXES)
+
+
+def _nameable(triples: Iterable[ox.Triple]) -> Iterator[ox.Triple]:
+    """Return the triples. Raises `QueryRefused` for a predicate that RDF/XML cannot represent."""
+    for triple in triples:
+        if not is_element_name(triple.predicate.value):
+            raise QueryRefused(f"{triple.predicate} cannot be a predicate in RDF/XML: ask for another format")
+        yield triple
 
 
 @contextmanager

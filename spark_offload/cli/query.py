@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _FORMATS: Final = {
     "SELECT": ("table", "json", "xml", "csv", "tsv", "parquet"),
     "ASK": ("table", "json", "xml", "csv", "tsv"),
-    "CONSTRUCT": ("turtle", "ntriples", "parquet"),
-    "DESCRIBE": ("turtle", "ntriples", "parquet"),
+    "CONSTRUCT": ("turtle", "ntriples", "json", "xml", "parquet"),
+    "DESCRIBE": ("turtle", "ntriples", "json", "xml", "parquet"),
 }
 """Formats for each form of query. The first is the default on a terminal, the second elsewhere."""
 
@@ -45,7 +45,7 @@ _FORMATS: Final = {
     "form",
     type=click.Choice(["table", "json", "xml", "csv", "tsv", "parquet", "turtle", "ntriples"]),
     help="Format. The default follows the suffix of --out; without one, it is table (turtle) on a terminal and json"
-    " (ntriples) elsewhere.",
+    " (ntriples) elsewhere. For CONSTRUCT and DESCRIBE, json is JSON-LD, and xml is RDF/XML.",
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Output file; for Parquet, a new directory.")
 @click.option(
@@ -125,7 +125,7 @@ def _format(kind: str, form: str | None, out: str | None) -> str:
     known = _FORMATS[kind]
     if form is None:
         ending = Path(out or "").suffix[1:]
-        form = {"ttl": "turtle", "nt": "ntriples"}.get(ending, ending)
+        form = {"ttl": "turtle", "nt": "ntriples", "jsonld": "json", "rdf": "xml"}.get(ending, ending)
         if form not in {name for forms in _FORMATS.values() for name in forms}:
             form = known[0 if out is None and sys.stdout.isatty() else 1]
     elif form == "table":

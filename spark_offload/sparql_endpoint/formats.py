@@ -20,7 +20,14 @@ SOLUTIONS: Final = {
     "text/tab-separated-values": "tsv",
 }
 """Formats of `spark_offload.results` for SELECT and ASK, the preferred one first."""
-GRAPHS: Final = {"text/turtle": "turtle", "application/n-triples": "ntriples"}
+GRAPHS: Final = {
+    "text/turtle": "turtle",
+    "application/n-triples": "ntriples",
+    "application/ld+json": "json",
+    "application/rdf+xml": "xml",
+    "application/json": "json",
+    "application/xml": "xml",
+}
 """Formats for CONSTRUCT and DESCRIBE."""
 _DESCRIPTIONS: Final = {
     "text/turtle": ox.RdfFormat.TURTLE,
@@ -35,6 +42,8 @@ _RESULTS: Final = (
     "SPARQL_Results_TSV",
     "Turtle",
     "N-Triples",
+    "JSON-LD",
+    "RDF_XML",
 )
 """Formats of results, by their names at http://www.w3.org/ns/formats/."""
 

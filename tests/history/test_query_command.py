@@ -117,7 +117,7 @@ def test_explain_prints_the_physical_plan(run: Run) -> None:
     ("text", "options", "reason"),
     [
         (SELECT, ["--format", "turtle"], "turtle is not a format for SELECT"),
-        (CONSTRUCT, ["--format", "csv"], "choose one of turtle, ntriples, parquet"),
+        (CONSTRUCT, ["--format", "csv"], "choose one of turtle, ntriples, json, xml, parquet"),
         (SELECT, ["--format", "parquet"], "needs --out"),
     ],
 )

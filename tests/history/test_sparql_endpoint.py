@@ -48,6 +48,7 @@ ENDLESS = (
     + " ".join(f"?{name} sosa:madeBySensor ?s{name} ." for name in "abcdef")
     + " FILTER(STRLEN(CONCAT(STR(?a), STR(?b), STR(?c), STR(?d), STR(?e), STR(?f))) > 6) }"
 )
+UNNAMEABLE = {"query": PREFIXES + "CONSTRUCT { ?s <urn:1> ?s } { ?o sosa:madeBySensor ?s }"}
 JSON = "application/sparql-results+json"
 
 
@@ -160,7 +161,7 @@ def test_the_service_is_described(running: Running) -> None:
     described = rdflib.Namespace("http://www.w3.org/ns/sparql-service-description#")
     assert list(graph.objects(None, described.endpoint)) == [rdflib.URIRef(running.url)]
     assert list(graph.objects(None, described.supportedLanguage)) == [described.SPARQL11Query]
-    assert len(list(graph.objects(None, described.resultFormat))) == 6
+    assert len(list(graph.objects(None, described.resultFormat))) == 8
     assert running.client.get("/health").json() == {"status": "ok"}
 
 
@@ -175,6 +176,7 @@ def test_the_service_is_described(running: Running) -> None:
         ({"params": {"query": "ASK { }", "default-graph-uri": "no iri"}}, 400, "<no iri> is not the IRI of a graph"),
         ({"params": {"query": "ASK { }"}, "headers": {"Accept": "image/png"}}, 406, "application/sparql-results+xml"),
         ({"params": {"query": "DESCRIBE <urn:a>"}, "headers": {"Accept": JSON}}, 406, "application/n-triples"),
+        ({"params": UNNAMEABLE, "headers": {"Accept": "application/rdf+xml"}}, 400, "<urn:1> cannot be a predicate"),
         ({"params": {"update": "CLEAR ALL"}}, 403, "SPARQL Update"),
         ({"headers": {"Host": "attacker.example"}}, 421, "attacker.example"),
         ({"headers": {"Origin": "https://attacker.example"}}, 403, "--allow-origin"),
@@ -230,6 +232,8 @@ def test_clients_need_a_token_if_there_is_a_file_of_tokens(spark: SparkSession, 
             assert (refused.status_code, refused.headers["www-authenticate"][:6]) == (401, "Bearer")
         store = SPARQLStore(found.url, headers={"Authorization": f"Bearer {token}"})
         assert [str(row[0]) for row in rdflib.Graph(store).query(VALUES)] == ["0", "1"]  # type: ignore[index]
+        made = rdflib.Graph(store).query(PREFIXES + "CONSTRUCT { ?s <urn:saw> 1 } { ?o sosa:madeBySensor ?s }")
+        assert [str(row[0]) for row in made] == [f"{EX}sensor/a1"]  # type: ignore[index]
 
 
 def test_a_table_that_is_replaced_is_read_and_one_that_has_gone_is_unavailable(

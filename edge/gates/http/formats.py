@@ -11,6 +11,7 @@ from edge.engine.requests import Answer
 from edge.gates.result_limit import ResultLimit
 from edge.negotiation import choose
 from edge.protocol.errors import NotAcceptable
+from edge.rdf_xml import is_element_name
 
 _JSON = ox.QueryResultsFormat.JSON
 
@@ -36,9 +37,6 @@ GRAPH_FORMATS = {
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 """Characters that XML 1.0 cannot carry in any form (section 2.2)."""
-
-_LOCAL_NAME = re.compile(r"[^\W\d][\w.\-]*\Z")
-"""The end of an IRI that can be the name of an XML element."""
 
 
 def check_acceptable(accept: str | None) -> None:
@@ -96,7 +94,7 @@ def _rdf_xml(triples: Iterable[ox.Triple], output: ResultLimit) -> bytes:
 def _nameable(triples: Iterable[ox.Triple]) -> Iterator[ox.Triple]:
     """The triples, if all of their predicates can be names of XML elements."""
     for triple in triples:
-        if not _LOCAL_NAME.search(triple.predicate.value):
+        if not is_element_name(triple.predicate.value):
             raise NotAcceptable(f"{triple.predicate} cannot be a predicate in RDF/XML; ask for text/turtle")
         yield triple
 
