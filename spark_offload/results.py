@@ -92,14 +92,15 @@ def _nameable(triples: Iterable[ox.Triple]) -> Iterator[ox.Triple]:
 
 @contextmanager
 def _rows(found: DataFrame, most: int | None) -> Iterator[Iterator[Any]]:
-    """Iterate over the rows. Workers compute all partitions in parallel and keep them on disk until they are read.
+    """Iterate over the rows. Spark computes all partitions in parallel and keeps them on disk until they are read.
 
-    Only Spark, which counts the rows first, supports `most`.
+    Spark counts the rows before the first one. DuckDB yields them while it computes, so that `ResultTooLarge` may come
+    after `most` of them.
     """
     if not compat.is_classic(found):
         rows = found.toLocalIterator()
         first = list(islice(rows, 1))  # an error comes before the first byte of the answer
-        yield chain(first, rows)
+        yield _counted(chain(first, rows), most)
         return
     # Without the cache toLocalIterator would compute one partition after the other.
     # Equal plans share a cache. With a column of its own, a result does not end with that of an equal query.
@@ -107,10 +108,21 @@ def _rows(found: DataFrame, most: int | None) -> Iterator[Iterator[Any]]:
     try:
         count = kept.count()
         if most is not None and count > most:
-            raise ResultTooLarge(f"the result has {count} rows, more than {most} (--max-rows): add a LIMIT")
+            raise _too_many(most)
         yield kept.drop(_OWN).toLocalIterator(prefetchPartitions=True)
     finally:
         kept.unpersist()
+
+
+def _counted(rows: Iterator[Any], most: int | None) -> Iterator[Any]:
+    for count, row in enumerate(rows, 1):
+        if most is not None and count > most:
+            raise _too_many(most)
+        yield row
+
+
+def _too_many(most: int) -> ResultTooLarge:
+    return ResultTooLarge(f"the result has more than {most} rows (--max-rows): add a LIMIT")
 
 
 @contextmanager

@@ -38,5 +38,6 @@ def embedded(engine: str, table: str, form: str | None) -> bool:
 def _options_of_spark(form: str | None) -> str:
     """Return an option of the command that needs Spark, or an empty text."""
     context = click.get_current_context()
-    given = [name for name in ("master", "conf") if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    defaults = (ParameterSource.DEFAULT, None)  # None: the command lacks this option
+    given = [name for name in ("master", "conf") if context.get_parameter_source(name) not in defaults]
     return f"--{given[0]}" if given else "--format parquet" if form == "parquet" else ""

@@ -10,6 +10,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from spark_offload.cli.engines import ENGINES, embedded
 from spark_offload.listen import Address, AddressType
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -26,6 +27,14 @@ _BOTH: Final = ("sparql", "table", "listen", "master")
     "--listen", type=AddressType(), help=f"Address to listen on. [default: {_CONNECT}; with --sparql {_SPARQL}]"
 )
 @click.option("--master", default="local[*]", show_default=True, help="URL of the Spark master.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="spark",
+    show_default=True,
+    help="With --sparql: engine that answers. duckdb needs no Java, and refuses some queries. auto: DuckDB if it is"
+    " installed and the table has up to 8 GiB on this machine; else Spark.",
+)
 @click.option(
     "--tokens",
     type=_FILE,
@@ -87,6 +96,7 @@ def serve(
     sparql: bool,
     listen: Address | None,
     master: str,
+    engine: str,
     tokens: Path | None,
     certificate: Path | None,
     key: Path | None,
@@ -143,7 +153,12 @@ def serve(
         EndpointLimits(query_timeout, max_rows, max_result_bytes, max_queries),
         [GatewayEndpoint(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live],
     )
-    serve_sparql(table, settings, master, lambda url: click.echo(f"serving {table} on {url}"))
+    serve_sparql(
+        table,
+        settings,
+        None if embedded(engine, table, None) else master,
+        lambda url: click.echo(f"serving {table} on {url}"),
+    )
 
 
 def _refuse_options_of_sparql() -> None:

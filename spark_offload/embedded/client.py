@@ -15,7 +15,7 @@ from spark_offload import compat
 from spark_offload.embedded import sql_text
 from spark_offload.embedded.python_functions import register
 from spark_offload.embedded.relations import Rows, translated
-from spark_offload.errors import EngineRefused, TableRefused
+from spark_offload.errors import EngineRefused, MissingPart, TableRefused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,34 +45,51 @@ _SETTINGS: Final = {
 """Settings that PySpark asks for; local rows are part of the plan, whatever their size."""
 
 
+def new_database() -> DuckDBPyConnection:
+    """Return a connection to a new database in memory. Raises `MissingPart`."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise missing(error) from error
+    # DuckDB would spill into the working directory.
+    spill = Path(tempfile.gettempdir()) / f"edge-history-{uuid.uuid4()}"
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "temp_directory": str(spill),
+        "autoinstall_known_extensions": "false",
+    }
+    database = duckdb.connect(config=settings)
+    register(database)
+    # It warns of a copy of the rows. `DuckDBPyConnection.sql` would plan the query twice, which takes longer. A context
+    # without warnings (`catch_warnings`) is not for several threads.
+    warnings.filterwarnings("ignore", "Arrow output", UserWarning, append=True)
+    return database
+
+
+def missing(error: ImportError) -> MissingPart:
+    """Return the error for a package that is not installed."""
+    return MissingPart(
+        f"{error.name} is not installed. Install the wheel of a release with its extra (pip install "
+        "'./sepa_edge-VERSION-py3-none-any.whl[duckdb]'), or a clone (pip install '.[duckdb]')"
+    )
+
+
 class Client:
-    """The methods of the client that DataFrames of this program use, on a database in memory."""
+    """The methods of the client that DataFrames of this program use, on a connection to a database."""
 
     session: SparkSession
 
-    def __init__(self) -> None:
-        import duckdb
-
+    def __init__(self, database: DuckDBPyConnection) -> None:
         self.is_closed = False
         self._is_interrupted = False
-        # DuckDB would spill into the working directory.
-        spill = Path(tempfile.gettempdir()) / f"edge-history-{uuid.uuid4()}"
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "temp_directory": str(spill),
-            "autoinstall_known_extensions": "false",
-        }
-        self.database: DuckDBPyConnection = duckdb.connect(config=settings)
+        self.database = database
         self.database.execute("SET TimeZone = 'UTC'")
         # The progress bar would be written among the answers.
         self.database.execute("SET enable_progress_bar = false")
-        register(self.database)
 
     def to_table(self, plan: Any, observations: object = None) -> tuple[pa.Table, None, None]:  # noqa: ANN401
         """Return the rows of a plan. Raises `EngineRefused`."""
         rows = translated(plan.root, self._source)
-        with _refusals(), warnings.catch_warnings():
-            # It warns of a copy of the rows. `DuckDBPyConnection.sql` would plan the query twice, which takes longer.
-            warnings.filterwarnings("ignore", "Arrow output", UserWarning)
+        with _refusals():
             return _named(self._queried(rows.sql).to_arrow_table(), rows), None, None
 
     def to_table_as_iterator(self, plan: Any, observations: object = None) -> Iterator[pa.Table]:  # noqa: ANN401
@@ -134,7 +151,7 @@ class Client:
         self.database.interrupt()
 
     def close(self) -> None:
-        """Free the database."""
+        """Close the connection, which frees a database without others."""
         self.is_closed = True
         self.database.close()
 

@@ -12,28 +12,24 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from spark_offload import compat
-from spark_offload.embedded.client import Client
-from spark_offload.errors import MissingPart
+from spark_offload.embedded.client import Client, missing, new_database
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 """Variable that makes PySpark's functions create expressions of Spark Connect."""
 
 
-def embedded_session() -> SparkSession:
-    """Return a session on a new database in memory. Raises `MissingPart`."""
+def embedded_session(database: DuckDBPyConnection | None = None) -> SparkSession:
+    """Return a session on a connection, or on a new database in memory. Raises `MissingPart`."""
     try:
         import deltalake  # noqa: F401
-        import duckdb  # noqa: F401
         import pyspark.sql.connect.session  # noqa: F401
     except ImportError as error:
-        raise MissingPart(
-            f"{error.name} is not installed. Install the wheel of a release with its extra (pip install "
-            "'./sepa_edge-VERSION-py3-none-any.whl[duckdb]'), or a clone (pip install '.[duckdb]')"
-        ) from error
-    client = Client()
+        raise missing(error) from error
+    client = Client(database or new_database())
     client.session = compat.connect_session(client)
     return client.session
 

@@ -36,7 +36,7 @@ def open_files(session: SparkSession, table: str | os.PathLike[str], version: in
         raise TableRefused(f"the table at {table} is not a history: it has other columns")
     database = connect_client(session).database
     try:
-        database.execute(f"CREATE OR REPLACE VIEW {_VIEW} AS {_rows(database, _files(Path(table), opened))}")
+        database.execute(f"CREATE OR REPLACE TEMP VIEW {_VIEW} AS {_rows(database, _files(Path(table), opened))}")
     except duckdb.Error as error:
         reason = str(error).strip().partition("\n")[0]
         raise TableRefused(

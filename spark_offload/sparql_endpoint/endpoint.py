@@ -13,9 +13,8 @@ import re
 from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, Final, cast
 
-from py4j.protocol import Py4JError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -23,9 +22,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from spark_offload import compat, results
-from spark_offload.errors import GatewayRefused, HistoryError, QueryRefused, ResultTooLarge, TableRefused
+from spark_offload import results
+from spark_offload.errors import EngineRefused, GatewayRefused, HistoryError, QueryRefused, ResultTooLarge, TableRefused
 from spark_offload.gateways import Gateways
+from spark_offload.history import History
 from spark_offload.http_problems import PROBLEM_HANDLERS, problem, refuse
 from spark_offload.http_tokens import accepted, token_owner
 from spark_offload.listen import Address
@@ -34,19 +34,14 @@ from spark_offload.spark_errors import error_text
 from spark_offload.sparql.parsing import parse
 from spark_offload.sparql.size import size
 from spark_offload.sparql_endpoint.formats import ResultFormat, description, result_format
-from spark_offload.sparql_endpoint.history_versions import HistoryVersions
 from spark_offload.sparql_endpoint.operations import QueryOperation, read_operation
 from spark_offload.sparql_endpoint.output import QueryFailure, ResultOutput
+from spark_offload.sparql_endpoint.query_engine import QueryEngine
 from spark_offload.sparql_endpoint.query_run import QueryRun
 from spark_offload.sparql_endpoint.result_response import RETRY, ResultResponse
 from spark_offload.sparql_endpoint.slots import QuerySlots
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 PATH: Final = "/sparql"
-_LARGEST: Final = 250
-"""Size of a query. Spark plans a join of 100 patterns for several seconds, in which it cannot be cancelled."""
 _CANCELLED: Final = 5.0
 """Seconds that cancelled queries may take at shutdown."""
 
@@ -72,8 +67,7 @@ class SparqlEndpoint:
 
     def __init__(
         self,
-        spark: SparkSession,
-        versions: HistoryVersions,
+        engine: QueryEngine,
         limits: EndpointLimits,
         clients: Gateways | None = None,
         origins: Iterable[str] = (),
@@ -82,8 +76,7 @@ class SparqlEndpoint:
 
         `origins`: origins of web pages that may query, or `*`.
         """
-        self._spark = spark
-        self._versions = versions
+        self._engine = engine
         self._limits = limits
         self._clients = clients
         self._origins = tuple(origins)
@@ -120,7 +113,7 @@ class SparqlEndpoint:
             media_type, content = description(str(request.url), accept)
             return Response(content, media_type=media_type, headers={"Cache-Control": "no-cache", "Vary": "Accept"})
         try:
-            form = await asyncio.to_thread(_form, operation.text)
+            form = await asyncio.to_thread(_form, operation.text, self._engine.largest)
         except QueryRefused as refused:
             refuse(400, str(refused))
         wanted = result_format(form, accept)
@@ -134,23 +127,16 @@ class SparqlEndpoint:
 
     async def health(self, _request: Request) -> Response:
         """Return status 200 while Spark runs, else 503."""
-        if await asyncio.to_thread(self.alive):
+        if await asyncio.to_thread(self._engine.alive):
             return JSONResponse({"status": "ok"}, headers={"Cache-Control": "no-store"})
         return problem(503, "Spark has ended")
 
-    def alive(self) -> bool:
-        """Return whether Spark runs."""
-        try:
-            return not compat.is_stopped(self._spark)
-        except (Py4JError, OSError):
-            return False
-
     def _started(self, operation: QueryOperation, form: str, wanted: ResultFormat, client: str | None) -> QueryRun:
-        def write(output: ResultOutput) -> None:
-            self._write(operation, form, wanted.name, output)
+        def write(history: History, output: ResultOutput) -> None:
+            self._write(history, operation, form, wanted.name, output)
 
         output = ResultOutput(self._limits.result_bytes, xml=wanted.name == "xml")
-        run = QueryRun(self._spark, output, write, explained)
+        run = QueryRun(self._engine, output, write, explained)
         self._runs.add(run)
 
         def ended() -> None:
@@ -160,13 +146,11 @@ class SparqlEndpoint:
         run.start(self._threads, ended)
         return run
 
-    def _write(self, operation: QueryOperation, form: str, name: str, output: ResultOutput) -> None:
+    def _write(self, history: History, operation: QueryOperation, form: str, name: str, output: ResultOutput) -> None:
         """Evaluate a query, and write its result."""
-        history = self._versions.newest()
         if operation.default_graphs or operation.named_graphs:
             history = history.with_dataset(operation.default_graphs, operation.named_graphs)
         written = cast("IO[bytes]", output)
-        output.check()
         if form == "ASK":
             results.write_boolean(history.ask(operation.text), name, written)
         elif form == "SELECT":
@@ -208,13 +192,13 @@ class SparqlEndpoint:
             await asyncio.wait(self._endings, timeout=_CANCELLED)
 
 
-def _form(text: str) -> str:
-    """Return the form of a query. Raises `QueryRefused`, also if Spark would plan it for too long."""
+def _form(text: str, largest: int) -> str:
+    """Return the form of a query. Raises `QueryRefused`, also for a size beyond `largest`."""
     query = parse(unanswered(text).text)
-    if (found := size(query)) > _LARGEST:
+    if (found := size(query)) > largest:
         raise QueryRefused(
             f"the query is too large: it has {found} triple patterns, joins, unions and paths, and this endpoint plans"
-            f" at most {_LARGEST}; divide it, or use edge-history query"
+            f" at most {largest}; divide it, or use edge-history query"
         )
     return query.form
 
@@ -223,6 +207,8 @@ def explained(error: BaseException) -> QueryFailure:
     """Return status and text for an error of a query."""
     if isinstance(error, ResultTooLarge):
         return QueryFailure(413, str(error))
+    if isinstance(error, EngineRefused):
+        return QueryFailure(501, str(error))
     if isinstance(error, QueryRefused):
         return QueryFailure(400, str(error))
     if isinstance(error, GatewayRefused):

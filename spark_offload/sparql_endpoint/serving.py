@@ -1,4 +1,4 @@
-"""The server of the endpoint: a Spark session, and HTTP until a signal."""
+"""The server of the endpoint: an engine, and HTTP until a signal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 
 from spark_offload import compat
+from spark_offload.embedded.session import connect_mode
 from spark_offload.errors import SparkEnded
 from spark_offload.gateways import Gateways
 from spark_offload.http_server import listener, serve, tls_context
 from spark_offload.listen import Address
 from spark_offload.live import GatewayEndpoint
 from spark_offload.session import session
+from spark_offload.sparql_endpoint.duckdb_engine import DuckDbEngine
 from spark_offload.sparql_endpoint.endpoint import PATH, EndpointLimits, SparqlEndpoint
-from spark_offload.sparql_endpoint.history_versions import HistoryVersions
+from spark_offload.sparql_endpoint.query_engine import QueryEngine
+from spark_offload.sparql_endpoint.spark_engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,41 +47,54 @@ class EndpointSettings:
     live: Sequence[GatewayEndpoint] = ()
 
 
-def serve_sparql(table: str, settings: EndpointSettings, master: str, ready: Callable[[str], None]) -> None:
+def serve_sparql(table: str, settings: EndpointSettings, master: str | None, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT, and call `ready` with the URL of the endpoint once the server listens.
 
-    Raises `ListenRefused`, `TableRefused`, `SparkEnded`, `GatewayRefused` for a damaged file of tokens.
+    `master`: URL of the Spark master, or None for DuckDB. Raises `ListenRefused`, `TableRefused`, `EngineRefused`,
+    `MissingPart`, `SparkEnded`, `GatewayRefused` for a damaged file of tokens.
     """
     clients = None if settings.tokens is None else Gateways(settings.tokens)
     if clients is not None:
         clients.all()
     tls = None if settings.tls is None else tls_context(*settings.tls)
     listener(settings.address).close()  # an address in use is reported before Spark starts
+    with _duckdb(table, settings) if master is None else _spark(table, settings, master) as engine:
+        endpoint = SparqlEndpoint(engine, settings.limits, clients, settings.origins)
+        serve(
+            endpoint.app(),
+            settings.address,
+            connections=settings.connections,
+            tls=tls,
+            ready=lambda url: ready(url + PATH),
+        )
+
+
+@contextlib.contextmanager
+def _duckdb(table: str, settings: EndpointSettings) -> Iterator[QueryEngine]:
+    with connect_mode():
+        yield DuckDbEngine(table, settings.live)
+
+
+@contextlib.contextmanager
+def _spark(table: str, settings: EndpointSettings, master: str) -> Iterator[QueryEngine]:
     # Otherwise a long query has all of Spark until its end.
     spark = session(master, name="edge-history serve --sparql", settings={"spark.scheduler.mode": "FAIR"})
     try:
-        versions = HistoryVersions(spark, table, settings.live)
-        endpoint = SparqlEndpoint(spark, versions, settings.limits, clients, settings.origins)
-        with _watched(endpoint):
-            serve(
-                endpoint.app(),
-                settings.address,
-                connections=settings.connections,
-                tls=tls,
-                ready=lambda url: ready(url + PATH),
-            )
+        engine = SparkEngine(spark, table, settings.live)
+        with _watched(engine):
+            yield engine
     finally:
         _stop(spark)
 
 
 @contextlib.contextmanager
-def _watched(endpoint: SparqlEndpoint) -> Iterator[None]:
+def _watched(engine: QueryEngine) -> Iterator[None]:
     """End the server when Spark ends. Raises `SparkEnded`."""
     ended, failed = threading.Event(), threading.Event()
 
     def watch() -> None:
         while not ended.wait(_LOOKED):
-            if not endpoint.alive():
+            if not engine.alive():
                 failed.set()
                 os.kill(os.getpid(), signal.SIGTERM)
                 return

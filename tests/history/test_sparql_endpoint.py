@@ -10,7 +10,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,18 +21,22 @@ import pyoxigraph as ox
 import pytest
 import rdflib
 from click.testing import CliRunner
-from history_data import EX, numbered, readings, write
+from deltalake import write_deltalake
+from history_data import EX, frame, numbered, readings, write
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
 from uvicorn.server import ServerState
 
 from spark_offload.cli import edge_history
 from spark_offload.connection_slots import ConnectionSlots
+from spark_offload.embedded.session import connect_mode, embedded_session
 from spark_offload.gateways import Gateways
 from spark_offload.history import History
 from spark_offload.http_server import server_config
+from spark_offload.sparql_endpoint.duckdb_engine import DuckDbEngine
 from spark_offload.sparql_endpoint.endpoint import EndpointLimits, SparqlEndpoint
-from spark_offload.sparql_endpoint.history_versions import HistoryVersions
+from spark_offload.sparql_endpoint.query_engine import QueryEngine
 from spark_offload.sparql_endpoint.slots import QuerySlots
+from spark_offload.sparql_endpoint.spark_engine import SparkEngine
 from spark_offload.table import open_table
 from tests.history.receiving import COMMAND
 from tests.support.waiting import wait_for
@@ -57,10 +63,11 @@ class Running(NamedTuple):
     url: str
 
 
-class Slow(HistoryVersions):
+class Slow(SparkEngine):
     """A table whose rows take long, without using the processor."""
 
     def __init__(self, spark: SparkSession, table: str) -> None:
+        super().__init__(spark, table)
         rows = open_table(spark, table).where("java_method('java.lang.Thread', 'sleep', 500L) = 'null'")
         self._history = History(spark, rows)
 
@@ -70,15 +77,13 @@ class Slow(HistoryVersions):
 
 @contextmanager
 def serving(
-    spark: SparkSession,
-    table: str | HistoryVersions,
+    engine: QueryEngine,
     limits: EndpointLimits | None = None,
     clients: Gateways | None = None,
     origins: tuple[str, ...] = (),
 ) -> Iterator[Running]:
     """Serve a table from a thread."""
-    versions = HistoryVersions(spark, table) if isinstance(table, str) else table
-    endpoint = SparqlEndpoint(spark, versions, limits or EndpointLimits(), clients, origins)
+    endpoint = SparqlEndpoint(engine, limits or EndpointLimits(), clients, origins)
     config = server_config(endpoint.app(), ConnectionSlots(20), None)
     config.load()
     loop, state = asyncio.new_event_loop(), ServerState()
@@ -109,7 +114,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def running(spark: SparkSession, table: str) -> Iterator[Running]:
-    with serving(spark, table, origins=("https://yasgui.org",)) as found:
+    with serving(SparkEngine(spark, table), origins=("https://yasgui.org",)) as found:
         yield found
 
 
@@ -226,7 +231,7 @@ def test_oxigraph_uses_the_endpoint_in_service_clauses(running: Running) -> None
 def test_clients_need_a_token_if_there_is_a_file_of_tokens(spark: SparkSession, table: str, tmp_path: Path) -> None:
     clients = Gateways(tmp_path / "readers.json")
     token = clients.add("grafana")
-    with serving(spark, table, clients=clients) as found:
+    with serving(SparkEngine(spark, table), clients=clients) as found:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {token}"}):
             refused = found.client.get("/sparql", headers=headers)
             assert (refused.status_code, refused.headers["www-authenticate"][:6]) == (401, "Bearer")
@@ -245,7 +250,7 @@ def test_a_table_that_is_replaced_is_read_and_one_that_has_gone_is_unavailable(
         write(spark, tmp_path / str(size), numbered(readings("a1", range(size))))
     spark.sql(f"ALTER TABLE delta.`{tmp_path / '9'}` SET TBLPROPERTIES ('a' = 'b')")  # a higher version
     shutil.copytree(tmp_path / "9", path)
-    with serving(spark, str(path)) as found:
+    with serving(SparkEngine(spark, str(path))) as found:
         for size in sizes:
             # Copied, so that Spark does not notice it itself.
             shutil.rmtree(path)
@@ -258,13 +263,13 @@ def test_a_table_that_is_replaced_is_read_and_one_that_has_gone_is_unavailable(
 
 
 def test_a_result_that_is_too_large_is_never_shortened(spark: SparkSession, table: str) -> None:
-    with serving(spark, table, EndpointLimits(rows=3000)) as found:
+    with serving(SparkEngine(spark, table), EndpointLimits(rows=3000)) as found:
         response = found.client.get("/sparql", params={"query": LONG})
-        assert (response.status_code, "3600 rows" in response.json()["detail"]) == (413, True)
-    with serving(spark, table, EndpointLimits(result_bytes=10_000)) as found:
+        assert (response.status_code, "3000 rows" in response.json()["detail"]) == (413, True)
+    with serving(SparkEngine(spark, table), EndpointLimits(result_bytes=10_000)) as found:
         assert found.client.get("/sparql", params={"query": LONG}).status_code == 413
     with (
-        serving(spark, table, EndpointLimits(result_bytes=200_000)) as found,
+        serving(SparkEngine(spark, table), EndpointLimits(result_bytes=200_000)) as found,
         found.client.stream("GET", "/sparql", params={"query": LONG}) as response,
     ):
         assert response.status_code == 200
@@ -273,18 +278,18 @@ def test_a_result_that_is_too_large_is_never_shortened(spark: SparkSession, tabl
 
 
 def test_a_query_is_cancelled_at_its_time_limit(spark: SparkSession, table: str) -> None:
-    with serving(spark, Slow(spark, table), EndpointLimits(seconds=1)) as found:
+    with serving(Slow(spark, table), EndpointLimits(seconds=1)) as found:
         response = found.client.get("/sparql", params={"query": VALUES})
         assert (response.status_code, "1 s" in response.json()["detail"]) == (408, True)
         wait_for(lambda: not active(spark), "the end of the jobs")
 
 
 def test_a_query_is_cancelled_when_its_client_disconnects(spark: SparkSession, table: str) -> None:
-    with serving(spark, Slow(spark, table)) as found:
+    with serving(Slow(spark, table)) as found:
         with pytest.raises(httpx.ReadTimeout):
             found.client.get("/sparql", params={"query": VALUES}, timeout=1)
         wait_for(lambda: not active(spark), "the end of the jobs")
-    with serving(spark, table, EndpointLimits(queries=1)) as found:
+    with serving(SparkEngine(spark, table), EndpointLimits(queries=1)) as found:
         with found.client.stream("GET", "/sparql", params={"query": LONG}) as response:
             assert response.status_code == 200
         wait_for(lambda: found.client.get("/sparql", params={"query": "ASK { }"}).status_code == 200, "a free slot")
@@ -297,7 +302,7 @@ def test_queries_beyond_the_limit_are_refused(spark: SparkSession, table: str) -
     assert "--max-queries" in slots.take("b")
     slots.free("a")
     assert slots.take("b") == ""
-    with serving(spark, Slow(spark, table), EndpointLimits(queries=1, seconds=2)) as found:
+    with serving(Slow(spark, table), EndpointLimits(queries=1, seconds=2)) as found:
         first = threading.Thread(target=lambda: httpx.get(found.url, params={"query": VALUES}, timeout=60))
         first.start()
 
@@ -313,14 +318,70 @@ def active(spark: SparkSession) -> list[int]:
     return list(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
+def test_duckdb_answers_as_spark_does(spark: SparkSession, table: str) -> None:
+    made = PREFIXES + "CONSTRUCT { ?s <urn:saw> ?v } { ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }"
+    asked = [(VALUES, JSON), (LONG, "text/csv"), ("ASK { }", JSON), (made, "application/n-triples")]
+    with connect_mode(), serving(DuckDbEngine(table)) as found, ThreadPoolExecutor(4) as threads:
+        answers = [lines(one) for one in threads.map(partial(ask, found), asked * 2)]
+        outside = {"query": "SELECT * { ?s ?p ?o }", "default-graph-uri": "urn:none"}
+        assert found.client.get("/sparql", params=outside).json()["results"]["bindings"] == []
+        refused = found.client.get("/sparql", params={"query": "SELECT * { ?s ?p ?o FILTER(REGEX(?o, ?p)) }"})
+        assert (refused.status_code, "--engine spark" in refused.json()["detail"]) == (501, True)
+    with serving(SparkEngine(spark, table)) as found:
+        assert answers == [lines(ask(found, one)) for one in asked] * 2
+
+
+def test_duckdb_reads_the_newest_version(tmp_path: Path) -> None:
+    path, count = str(tmp_path / "table"), PREFIXES + "SELECT (COUNT(*) AS ?n) { ?o sosa:madeBySensor ?s }"
+    with connect_mode():
+        stored = frame(embedded_session(), numbered(readings("a1", [7, 8]))).toArrow()
+        write_deltalake(path, stored, partition_by=["date"])
+        with serving(DuckDbEngine(path)) as found:
+            assert lines(ask(found, (count, "text/csv"))) == ["2", "n"]
+            write_deltalake(path, stored.slice(1), partition_by=["date"], mode="overwrite")
+            assert lines(ask(found, (count, "text/csv"))) == ["1", "n"]
+            shutil.rmtree(path)
+            assert ask(found, (count, "text/csv")).status_code == 503
+
+
+def lines(response: httpx.Response) -> list[str]:
+    return sorted(response.text.splitlines())
+
+
+def ask(found: Running, asked: tuple[str, str]) -> httpx.Response:
+    return found.client.get("/sparql", params={"query": asked[0]}, headers={"Accept": asked[1]})
+
+
+def test_limits_end_a_query_of_duckdb(table: str) -> None:
+    limits = EndpointLimits(seconds=1, rows=3000, queries=1)
+    with connect_mode(), serving(DuckDbEngine(table), limits) as found:
+        with (
+            found.client.stream("GET", "/sparql", params={"query": LONG}) as response,
+            pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"),
+        ):
+            response.read()
+
+        def ended() -> int:
+            """Return the status, or 0 while the query before has the only slot."""
+            status = found.client.get("/sparql", params={"query": ENDLESS}).status_code
+            return 0 if status == 503 else status
+
+        assert [wait_for(ended, "a free slot") for _ in range(2)] == [408, 408]
+
+
 @pytest.mark.timeout(600)
-def test_sigterm_ends_the_server_during_a_query(table: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["spark", "duckdb"])
+def test_sigterm_ends_the_server_during_a_query(table: str, tmp_path: Path, engine: str) -> None:
     log = tmp_path / "log"
     # This process must not pass the options of its own Spark session to others.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    options = ["--master=local[1]"]
+    if engine == "duckdb":
+        options = ["--engine=duckdb"]
+        environment |= {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}  # without Java
     with log.open("w") as errors:
         server = subprocess.Popen(
-            [*COMMAND, "serve", "--sparql", f"--table={table}", "--listen=127.0.0.1:0", "--master=local[1]"],
+            [*COMMAND, "serve", "--sparql", f"--table={table}", "--listen=127.0.0.1:0", *options],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
