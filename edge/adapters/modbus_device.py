@@ -71,9 +71,9 @@ class PolledDevice:
         """Values whose requests had no response since the device went: they are read last."""
 
     @property
-    def without_value(self) -> str:
+    def without_value(self) -> list[str]:
         """Names of the values that the device refuses to give, or does not give: their observations are old."""
-        return ", ".join(dict.fromkeys(value.name for request in [*self._refused] for value in request.values))
+        return [*dict.fromkeys(value.name for request in [*self._refused] for value in request.values)]
 
     def ready(self, now: float) -> bool:
         """Whether it may be asked: the back-off after a failure is over."""

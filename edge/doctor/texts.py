@@ -293,7 +293,7 @@ TEXTS: Final[dict[str, FindingTexts]] = {
     ),
     "modbus.answers": FindingTexts("the Modbus device {name} answers"),
     "modbus.no_value": FindingTexts(
-        "the Modbus device {name} answers, but: {reason}",
+        "the Modbus device {name} answers, but gives no value of {values}",
         "these observations keep their last value",
         "see /api/bad-values for the answer of the device; try the register with `edge modbus read` (docs/modbus.md)",
     ),

@@ -538,6 +538,8 @@ class Gateway:
             health["serial"] = ports
         if self._modbus is not None and (devices := self._modbus.health()):
             health["modbus"] = devices
+            if missing := self._modbus.missing():
+                health["modbus_missing"] = missing
         if mappings is not None:
             health["mapping_faults"] = mappings.faults()
         if self._rules is not None:

@@ -42,6 +42,10 @@ class Modbus(PortService[ModbusDevice, "ModbusAdapter"]):
         """Device to "connected", with the values that it does not give, or to the reason why it is not connected."""
         return {each.device.name: _state(each) for each in self._devices}
 
+    def missing(self) -> dict[str, list[str]]:
+        """Device to the names of the values that it does not give, for those that are connected and lack some."""
+        return {each.device.name: found for each in self._devices if not each.reason and (found := each.without_value)}
+
     @property
     def _devices(self) -> list[PolledDevice]:
         return [] if self._adapter is None else self._adapter.devices
@@ -107,4 +111,4 @@ def _state(device: PolledDevice) -> str:
     if device.reason:
         return f"disconnected: {device.reason}"
     missing = device.without_value
-    return f"connected: no value of {missing}" if missing else "connected"
+    return f"connected: no value of {', '.join(missing)}" if missing else "connected"

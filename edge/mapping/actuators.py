@@ -13,6 +13,7 @@ import pyoxigraph as ox
 from edge.mapping.commands import TopicTemplate, payload_template
 from edge.mapping.encode import from_hex
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec, EncodeSpec
 from edge.mapping.prefixes import declared, prefixes, with_prefixes
 from edge.mapping.settings import MappingLimits
@@ -186,9 +187,9 @@ class ActuatorCompiler:
         attempt = faults.attempt
         topic = spec.topic if spec.topic is not None else base.topic
         if topic is None:
-            faults.add(BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set"))
+            faults.add(BadKeyError(because("actuator_topic_missing"), key="topic", allowed="devices/{id}/set"))
         if spec.payload is None:
-            faults.add(BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table"))
+            faults.add(BadKeyError(because("payload_missing"), key="payload", allowed="a text or a table"))
         as_hex = (spec.encoding if spec.encoding is not None else base.encoding) == "hex"
         if as_hex and spec.payload is not None and not isinstance(spec.payload, str):
             reason = "A hexadecimal payload must be a text."

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from edge.mapping.errors import BadKeyError, nearest
+from edge.mapping.fault_reasons import because
 from edge.mapping.model import FieldSpec
 from edge.mapping.payload import PayloadError
 from edge.mapping.values import JsonNumber
@@ -124,9 +125,9 @@ def _step(field: FieldSpec, known: dict[str, bool]) -> _Step:
 
 def _named(field: FieldSpec, known: dict[str, bool]) -> str:
     if field.name is None or not _NAME.fullmatch(field.name):
-        raise BadKeyError("A field has a name of letters, digits, _ and -.", key="name")
+        raise BadKeyError(because("field_name"), key="name")
     if field.name in known:
-        raise BadKeyError("Another field has that name.", key="name")
+        raise BadKeyError(because("field_taken"), key="name")
     # Only a whole integer can be the size, the number or the case of later fields.
     known[field.name] = field.type in INTEGERS and field.bits is None
     return field.name
@@ -142,7 +143,7 @@ def _value(field: FieldSpec, kind: str, name: str, known: dict[str, bool]) -> _S
         return _float(name, FLOATS[kind])
     if kind not in _OTHERS:
         raise BadKeyError(
-            f'"{kind}" is not a type.',
+            because("not_a_type", name=kind),
             key="type",
             nearest=nearest(kind, [*INTEGERS, *FLOATS, *_OTHERS]),
             allowed=_TYPES,

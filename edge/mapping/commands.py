@@ -19,7 +19,7 @@ from edge.mapping.values import shown
 _UNSENDABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SEVERAL = re.compile(r"\{(\w+)\.\.\.([|}])")
 _LONGEST_TOPIC: Final = 65_535
-_NOT_SELECTED: Final = "which the query does not select"
+_NOT_SELECTED: Final = "not_selected"
 
 Json = Callable[[Solution], str | None]
 """Part of a JSON payload: its text, or None if it is a single variable without a value."""
@@ -31,7 +31,7 @@ class TopicTemplate:
     __slots__ = ("_parts", "_several", "matches", "names", "text")
 
     def __init__(self, text: str, known: Collection[str], lacking: str = _NOT_SELECTED) -> None:
-        """Compile the template. `lacking`: why a variable is not known. Raises `BadKeyError`."""
+        """Compile the template. `lacking`: code of the reason why a variable is not known. Raises `BadKeyError`."""
         self.text = text
         self._several = frozenset(found[1] for found in _SEVERAL.finditer(text))
         self._parts = _parts(_SEVERAL.sub(r"{\1\2", text), known, lacking)

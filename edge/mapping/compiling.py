@@ -13,6 +13,7 @@ from edge.mapping.common_parts import CommonParts
 from edge.mapping.conditions import compile_conditions, parted
 from edge.mapping.decode import Decoder, decoder
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.file_units import FileUnits
 from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.item_selection import Pick, pick
@@ -72,7 +73,7 @@ class MappingCompiler:
         topic, regex = _topic(spec, faults)
         payload = spec.payload or _payload_kind(spec)
         if (payload == "binary") != (spec.fields is not None):
-            faults.add(BadKeyError("Binary payloads have fields, and no others do.", key="fields", allowed=_FIELDS))
+            faults.add(BadKeyError(because("binary_fields"), key="fields", allowed=_FIELDS))
         fields = None if spec.fields is None else attempt(lambda: layout(spec.fields or []))
         from_payload = attempt(lambda: payload_captures(spec, payload))
         when = attempt(lambda: compile_conditions(spec, payload, self._limits))
@@ -157,7 +158,7 @@ class MappingCompiler:
 def _topic(spec: MappingSpec, faults: FaultsOfTable) -> tuple[TopicPattern | None, re.Pattern[str] | None]:
     """Compile the topic, and the regular expression for topics."""
     if spec.topic is None and spec.topic_regex is None:
-        faults.add(BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex"))
+        faults.add(BadKeyError(because("topic_missing"), key="topic", allowed="topic, topic_regex"))
     # With a regular expression alone, every topic is a candidate. The expression decides.
     topic = faults.attempt(lambda: under("topic", parse_topic, "#" if spec.topic is None else spec.topic))
     regex = None
@@ -198,9 +199,9 @@ def _check_keys_beside_readings(spec: MappingSpec, faults: FaultsOfTable) -> Non
         ("set", "setter"),
     ):
         if getattr(spec, field) is not None:
-            faults.add(BadKeyError(f'"{key}" belongs into the readings where there are any.', key=key))
+            faults.add(BadKeyError(because("in_readings", name=key), key=key))
     if not spec.readings:
-        faults.add(BadKeyError("The list of readings is empty.", key="readings"))
+        faults.add(BadKeyError(because("no_readings"), key="readings"))
 
 
 def _each(spec: MappingSpec, payload: str) -> JsonPath | None:

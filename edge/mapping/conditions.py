@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.mapping.errors import BadKeyError, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import ConditionSpec, ReadingSpec
 from edge.mapping.payload_position import DOCUMENTS
@@ -34,8 +35,8 @@ def _condition(spec: ConditionSpec, limits: MappingLimits) -> Condition:
         one_of = (spec.equals,)
     regex = None if spec.matches is None else under("when", compile_regex, spec.matches)
     if spec.exists is None and one_of is None and regex is None:
-        raise BadKeyError("A condition says nothing.", key="when", allowed="exists, equals, one_of, matches")
+        raise BadKeyError(because("condition_empty"), key="when", allowed="exists, equals, one_of, matches")
     if spec.path is None and spec.exists is not None:
-        raise BadKeyError('"exists" needs a path.', key="when")
+        raise BadKeyError(because("exists_path"), key="when")
     path = None if spec.path is None else under("when", parse_path, spec.path)
     return Condition(path, spec.exists, one_of, regex, limits.regex_text)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from edge.mapping.errors import BadKeyError, nearest, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.jsonpath import JsonPath, parse_path
 from edge.mapping.model import ReadingSpec
@@ -89,7 +90,7 @@ def _datatype(namespaces: dict[str, str], word: str) -> tuple[str, str | None]:
         return word, None
     if ":" not in word:
         raise BadKeyError(
-            f'"{word}" is not a datatype.', nearest=nearest(word, KINDS), allowed=", ".join(KINDS) + ", or an IRI"
+            because("not_a_datatype", name=word), nearest=nearest(word, KINDS), allowed=", ".join(KINDS) + ", or an IRI"
         )
     iri = constant(word, namespaces)
     if iri in _KIND_IRIS:

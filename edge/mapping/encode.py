@@ -14,6 +14,7 @@ from typing import Final
 
 from edge.mapping.binary import FLOATS, INTEGERS
 from edge.mapping.errors import BadKeyError, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.jsonpath import parse_path
 from edge.mapping.model import EncodeSpec
 from edge.mapping.solution import CommandError
@@ -82,7 +83,7 @@ def _replaced(node: object, steps: tuple[str | int, ...], spec: EncodeSpec) -> o
         if not isinstance(node, str):
             raise BadKeyError(f"{spec.path} must be a text in hexadecimal.", key="payload", allowed=_EXAMPLE)
         if not _DIGITS.fullmatch(_NO_VARIABLES.sub("", node)):
-            raise BadKeyError(f'"{node}" is not hexadecimal.', key="payload", allowed=_EXAMPLE)
+            raise BadKeyError(because("no_hexadecimal", name=node), key="payload", allowed=_EXAMPLE)
         return EncodedText(node, spec.encoding)
     step = steps[0]
     if isinstance(step, str) and isinstance(node, dict) and step in node:
@@ -134,4 +135,6 @@ def check_variable(text: str, name: str, texts: Collection[str]) -> None:
             )
         wrong = next((each for each in texts if not _DIGITS.fullmatch(each)), None)
         if wrong is not None:
-            raise BadKeyError(f'"{wrong}" is not hexadecimal.', key="values", allowed='{ true = "01", false = "00" }')
+            raise BadKeyError(
+                because("no_hexadecimal", name=wrong), key="values", allowed='{ true = "01", false = "00" }'
+            )

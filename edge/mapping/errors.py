@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
+from edge.mapping.fault_reasons import Reason
+
 Given = TypeVar("Given")
 Value = TypeVar("Value")
 
@@ -49,11 +51,14 @@ class Fault:
 
     def to_json(self) -> dict[str, object]:
         """Return the line, the English text, and its parts for other languages."""
+        known = self.reason if isinstance(self.reason, Reason) else None
         return {
             "line": self.line,
             "text": str(self),
             "code": self.code,
             "reason": self.reason,
+            "reason_code": known.code if known is not None else None,
+            "reason_values": dict(known.values) if known is not None else {},
             "table": self.table,
             "mapping": self.mapping,
             "key": self.key,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from edge.mapping.errors import BadKeyError
+from edge.mapping.fault_reasons import because
 from edge.mapping.topics import name_pattern
 
 _ALLOWED = 'name, "quoted name", a.b, a[0], a[-1], a[*], a[{i}], *, {key}, switch:{n}; "$" and "@" only first'
@@ -220,11 +221,11 @@ def parse_path(text: str) -> JsonPath:
     while position < len(rest):
         match = _STEP.match(rest, position)
         if match is None or (steps and rest[position] not in ".["):
-            raise BadKeyError(f'"{text}" is not a path: it is invalid from "{rest[position:]}".', allowed=_ALLOWED)
+            raise BadKeyError(because("not_a_path", name=text, rest=rest[position:]), allowed=_ALLOWED)
         steps.append(_step(match, names))
         position = match.end()
     if not rest and not text.strip():
-        raise BadKeyError("A path is empty.", allowed=_ALLOWED)
+        raise BadKeyError(because("path_empty"), allowed=_ALLOWED)
     # Bounds the recursion of `_walk`.
     if len(steps) > 32:
         raise BadKeyError("A path has at most 32 steps.")

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable
+from edge.mapping.fault_reasons import because
 from edge.mapping.modbus_model import ModbusSpec, RegisterSpec, WriteSpec
 from edge.mapping.modbus_polling import BITS, PollGroup, RegisterTable, poll_groups
 from edge.mapping.modbus_values import FLOATS, INTEGERS, RegisterFormat
@@ -145,16 +146,16 @@ def modbus_device(spec: ModbusSpec, defaults: ReadingKeys, place: Fault, faults:
     used.
     """
     if not _NAME.fullmatch(spec.name):
-        faults.add(BadKeyError("A name has 1 to 64 letters, digits, _, - and dots.", key="name"))
+        faults.add(BadKeyError(because("device_name"), key="name"))
     bus = faults.attempt(lambda: _bus(spec))
     if not spec.registers:
-        faults.add(BadKeyError("The device has no registers.", key="registers"))
+        faults.add(BadKeyError(because("no_registers"), key="registers"))
     registers: list[Register] = []
     names: set[str] = set()
     for index, register in enumerate(spec.registers):
         try:
             if register.name in names:
-                raise BadKeyError("Another register of the device has that name.", key="name")
+                raise BadKeyError(because("register_taken"), key="name")
             names.add(register.name)
             registers.append(_register(register, spec, defaults))
         except BadKeyError as error:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable
+from edge.mapping.fault_reasons import because
 from edge.mapping.modbus_devices import LineBus, ModbusDevice, availability_mapping, modbus_device, value_mapping
 from edge.mapping.modbus_model import ModbusSpec
 from edge.mapping.model import ReadingKeys
@@ -27,7 +28,7 @@ class ModbusCompiler:
     def compile(self, spec: ModbusSpec, place: Fault, faults: FaultsOfTable) -> None:
         """Compile one device. Adds its faults to `faults`."""
         if spec.name in [device.name for device in self.devices]:
-            faults.add(BadKeyError("Another device of this file has that name.", key="name"))
+            faults.add(BadKeyError(because("device_taken"), key="name"))
         device = modbus_device(spec, self._defaults, place, faults)
         if device is not None:
             faults.attempt(lambda: check_line(device, self.devices))

@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, FaultCode, FaultsOfTable, MappingError, line_of, nearest
+from edge.mapping.fault_reasons import because, of_type
 from edge.mapping.file_model import FileSpec, Listing17Entry
 from edge.mapping.file_units import FileUnits
 from edge.mapping.modbus_devices import ModbusDevice
@@ -224,7 +225,9 @@ class _Loader:
                 message = "must be true, false, a number or a text"
             message = re.sub("a valid dictionary or instance of [A-Za-z]+", "a table", message)
             code: FaultCode = "missing_key" if detail["type"] == "missing" else "wrong_value"
-            fault = Fault(message[:1].upper() + message[1:] + ".", code=code)
+            text = message[:1].upper() + message[1:] + "."
+            word = "scalar" if "values" in place or "equals" in place or "one_of" in place else detail["type"]
+            fault = Fault(of_type(text, word, detail.get("ctx", {})), code=code)
         where = self._place(listed or "mapping", mapping, line)
         fault = replace(fault, key=key or None, file=where.file, line=line, mapping=mapping, table=where.table)
         if not any(each.key == fault.key and each.mapping == mapping for each in self.faults):
@@ -304,7 +307,7 @@ class _Loader:
             number = self.part.number("serial", index)
             faults = FaultsOfTable()
             if spec.name in [port.name for port in ports]:
-                faults.add(BadKeyError("Another port of this file has that name.", key="name"))
+                faults.add(BadKeyError(because("port_taken"), key="name"))
             place = self._place("serial", spec.name, self._line(["name"], "serial", number))
             port = serial_port(spec, place, faults)
             if port is not None:

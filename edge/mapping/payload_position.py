@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from edge.mapping.errors import BadKeyError, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.jsonpath import MEMBER, JsonPath, parse_path
 from edge.mapping.model import ReadingSpec
 from edge.mapping.regexes import compile_regex
@@ -77,6 +78,6 @@ def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:
 def _check_kind(reading: ReadingSpec, payload: str) -> None:
     for key, kind in (("path", "json"), ("record", "senml"), ("record_unit", "senml"), ("unit_from", "json")):
         if getattr(reading, key) is not None and payload != kind and not (kind == "json" and payload in DOCUMENTS):
-            raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
+            raise BadKeyError(because("for_payload", name=key, kind=kind, payload=payload), key=key)
     if reading.pattern is not None and payload == "senml":
         raise BadKeyError('"pattern" is for payloads of kind text and json.', key="pattern")

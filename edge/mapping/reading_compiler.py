@@ -10,6 +10,7 @@ from edge.mapping.common_parts import CommonParts
 from edge.mapping.conditions import compile_conditions, parted
 from edge.mapping.conversion import converter, default_value, factors
 from edge.mapping.errors import BadKeyError, FaultsOfTable, under
+from edge.mapping.fault_reasons import because
 from edge.mapping.file_units import FileUnits
 from edge.mapping.inherited_keys import InheritedKeys
 from edge.mapping.jsonpath import parse_path
@@ -122,7 +123,7 @@ class ReadingCompiler:
                 faults.add(error.under(key))
         observation = templates.pop("observation", None)
         if keys.get("observation") is None:
-            faults.add(BadKeyError("A reading needs an observation.", key="observation", allowed="an IRI or CURIE"))
+            faults.add(BadKeyError(because("observation_missing"), key="observation", allowed="an IRI or CURIE"))
         if observation is None or len(templates) < len(_IRI_KEYS) + len(_TEXT_KEYS):
             return None
         used = set(observation.names).union(*(each.names for each in templates.values() if each is not None))

@@ -7,6 +7,7 @@ import warnings
 from typing import Final
 
 from edge.mapping.errors import BadKeyError
+from edge.mapping.fault_reasons import because
 
 _LONGEST: Final = 1000
 # An upper bound of three or more digits counts as unbounded, too: nested, it backtracks almost as long.
@@ -28,7 +29,7 @@ def compile_regex(text: str) -> re.Pattern[str]:
             warnings.simplefilter("ignore", FutureWarning)
             compiled = re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadKeyError(f"Not a regular expression: {error}.") from None
+        raise BadKeyError(because("not_a_regex", reason=error)) from None
     if _repeats_repetition(text):
         raise BadKeyError(
             f'"{text}" repeats a group that repeats by itself, which can run forever on a hostile text.',

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from edge.mapping.captures import TOPIC
 from edge.mapping.common_parts import CommonParts
 from edge.mapping.errors import BadKeyError
+from edge.mapping.fault_reasons import because
 from edge.mapping.jsonpath import MEMBER
 from edge.mapping.rules import CompiledMapping, ReadingRule
 
@@ -64,8 +65,7 @@ def repeated_observations(mapping: CompiledMapping, observations: dict[object, C
         constant = rule.terms is not None and rule.terms.observation.constant is not None
         other = observations.setdefault(key if constant else (mapping.topic.text, key), mapping)
         if other is not mapping:
-            reason = f'"{other.name}" has the same observation: its values replace each other.'
-            error = BadKeyError(reason, key="observation")
+            error = BadKeyError(because("same_observation", name=other.name), key="observation")
             error.warning = True
             found.append(error)
     return found

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from edge.mapping.checksums import ALGORITHMS, ALIASES, Checksum
 from edge.mapping.errors import BadKeyError, Fault, FaultsOfTable, nearest
+from edge.mapping.fault_reasons import because
 from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
 from edge.mapping.unused_keys import idle_port_keys
 
@@ -96,7 +97,7 @@ def serial_port(spec: SerialSpec, place: Fault, faults: FaultsOfTable) -> Serial
     """Compile one port. Adds its faults to `faults`, and returns None if it cannot be used."""
     attempt = faults.attempt
     if not _NAME.fullmatch(spec.name):
-        faults.add(BadKeyError("A name has 1 to 64 letters, digits, _, - and dots.", key="name"))
+        faults.add(BadKeyError(because("device_name"), key="name"))
     given = spec.crc
     checksum = None if given is None else attempt(lambda: _checksum(given))
     form = spec.framing
@@ -205,7 +206,9 @@ def _bytes(text: str | None, key: str) -> bytes:
     try:
         found = bytes.fromhex(text)
     except ValueError:
-        raise BadKeyError(f'"{text}" is not hexadecimal.', key=f"framing.{key}", allowed='"C0 00", "0D0A"') from None
+        raise BadKeyError(
+            because("no_hexadecimal", name=text), key=f"framing.{key}", allowed='"C0 00", "0D0A"'
+        ) from None
     if not 1 <= len(found) <= 8:
         raise BadKeyError("1 to 8 bytes.", key=f"framing.{key}")
     return found

@@ -19,7 +19,7 @@ from edge.mapping.values import Converter, shown
 
 VALUE: Final = "value"
 """Variable of the payload that stands for the desired value."""
-_LACKING: Final = "which nothing captures"
+_LACKING: Final = "not_captured"
 _TRUTH: Final = frozenset({"true", "false"})
 _WRITTEN: Final = frozenset({"true", "false", "1", "0"})
 """Forms of a boolean (XML Schema 1.1 part 2, section 3.3.2.2)."""

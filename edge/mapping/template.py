@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from edge.mapping.errors import BadKeyError, nearest
+from edge.mapping.fault_reasons import because
 from edge.mapping.terms import expand, is_iri
 
 FILTERS: Final[dict[str, Callable[[str], str]]] = {
@@ -110,7 +111,7 @@ def parse_parts(
     text: str,
     known: Collection[str],
     filters: Mapping[str, Callable[[str], str]] = FILTERS,
-    lacking: str = "which nothing captures",
+    lacking: str = "not_captured",
 ) -> Parts:
     """Return the literal parts of a template, and its names with filters. Raises `BadKeyError`."""
     parts: Parts = []
@@ -124,20 +125,18 @@ def parse_parts(
             continue
         inner = token.group(1)
         if inner is None:
-            raise BadKeyError(
-                f'A brace is open or stray in "{text}".', allowed="{capture}, and {{ }} for braces themselves"
-            )
+            raise BadKeyError(because("brace", name=text), allowed="{capture}, and {{ }} for braces themselves")
         name, *words = (word.strip() for word in inner.split("|"))
         if name not in known:
             raise BadKeyError(
-                f'"{text}" uses {{{name}}}, {lacking}.',
+                because(lacking, text=text, name=name),
                 nearest=nearest(name, known),
                 allowed=", ".join(f"{{{each}}}" for each in sorted(known)) or "no captures here",
             )
         for word in words:
             if word not in filters:
                 raise BadKeyError(
-                    f'"{word}" is not a filter.', nearest=nearest(word, filters), allowed=", ".join(filters)
+                    because("not_a_filter", name=word), nearest=nearest(word, filters), allowed=", ".join(filters)
                 )
         parts.append((name, tuple(filters[word] for word in words)))
     if position < len(text):
@@ -155,7 +154,7 @@ def iri_template(text: str, namespaces: Mapping[str, str], known: Collection[str
     parts = parse_parts(expand(text, namespaces), known)
     sample = "".join(part if isinstance(part, str) else "x" for part in parts)
     if not is_iri(sample):
-        raise BadKeyError(f'"{sample}" is not an absolute IRI.')
+        raise BadKeyError(because("not_absolute", name=sample))
     has_captures = any(not isinstance(part, str) for part in parts)
     if has_captures and not (isinstance(parts[0], str) and _SAFE_PREFIX.match(parts[0])):
         raise BadKeyError(

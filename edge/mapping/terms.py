@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 from edge.mapping.errors import BadKeyError, FaultsOfTable, nearest
+from edge.mapping.fault_reasons import because
 
 NAMESPACES: Final[dict[str, str]] = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -58,13 +59,13 @@ def expand(text: str, namespaces: Mapping[str, str]) -> str:
         return text[1:-1]
     prefix, colon, local = text.partition(":")
     if not colon:
-        raise BadKeyError(f'"{text}" is neither an IRI nor a CURIE.', allowed="http://host/name, urn:name, prefix:name")
+        raise BadKeyError(because("not_an_iri", name=text), allowed="http://host/name, urn:name, prefix:name")
     if prefix in namespaces and not local.startswith("//"):
         return namespaces[prefix] + local
     if local.startswith("//") or prefix in _URI_SCHEMES:
         return text
     raise BadKeyError(
-        f'The prefix "{prefix}" of "{text}" is not known; declare it in [namespaces].',
+        because("prefix_unknown", name=prefix, text=text),
         nearest=nearest(prefix, namespaces),
         allowed=", ".join(sorted(namespaces)),
     )
@@ -74,7 +75,7 @@ def constant(text: str, namespaces: Mapping[str, str]) -> str:
     """Return `text` as a checked IRI without captures. Raises `BadKeyError`."""
     iri = expand(text, namespaces)
     if not is_iri(iri):
-        raise BadKeyError(f'"{iri}" is not an absolute IRI.')
+        raise BadKeyError(because("not_absolute", name=iri))
     return iri
 
 
@@ -88,7 +89,7 @@ def namespace_table(declared: Mapping[str, str], faults: FaultsOfTable) -> dict[
     for prefix, value in declared.items():
         if not _PREFIX.fullmatch(prefix):
             key = f"namespaces.{prefix}"
-            faults.add(BadKeyError(f'"{prefix}" is not a prefix.', key=key, allowed="letters, digits, _ . -"))
+            faults.add(BadKeyError(because("not_a_prefix", name=prefix), key=key, allowed="letters, digits, _ . -"))
             continue
         try:
             table[prefix] = constant(value, table)

@@ -10,6 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from edge.mapping.errors import BadKeyError
+from edge.mapping.fault_reasons import because
 from edge.mapping.values import JsonNumber, shown
 
 FORMATS: Final = ("auto", "iso8601", "unix", "unix_ms", "unix_us")
@@ -97,7 +98,7 @@ def parse_zone(text: str) -> tzinfo:
         return ZoneInfo(text)
     except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
         raise BadKeyError(
-            f'The time zone "{text}" is not known on this machine.',
+            because("zone_unknown", name=text),
             allowed="UTC, +01:00, or a name such as Europe/Rome (from the system's or the tzdata package)",
         ) from None
 
@@ -106,7 +107,7 @@ def time_format(name: str, zone: str | None) -> TimeFormat:
     """Return a format by name or strptime pattern. Raises `BadKeyError`."""
     if name not in FORMATS and "%" not in name:
         raise BadKeyError(
-            f'"{name}" is not a time format.',
+            because("not_a_time_format", name=name),
             allowed=", ".join(FORMATS) + ", or a strptime pattern (%Y-%m-%d %H:%M:%S)",
         )
     return TimeFormat(name, parse_zone(zone) if zone is not None else None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from edge.mapping.errors import BadKeyError
+from edge.mapping.fault_reasons import because
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -86,7 +87,9 @@ def name_pattern(text: str, names: list[str]) -> tuple[str | None, re.Pattern[st
         inner = token.group(1)
         name, colon, glob = (inner or "").partition(":")
         if inner is None or not _NAME.fullmatch(name) or (colon and not glob):
-            raise BadKeyError(f'"{token.group()}" in "{text}" is not a capture.', allowed="{name}, {name:glob*|other}")
+            raise BadKeyError(
+                because("not_a_capture", name=token.group(), text=text), allowed="{name}, {name:glob*|other}"
+            )
         if name in names:
             raise BadKeyError(f'"{text}" captures {{{name}}} twice.')
         names.append(name)
@@ -104,7 +107,7 @@ def name_pattern(text: str, names: list[str]) -> tuple[str | None, re.Pattern[st
 def parse_topic(text: str) -> TopicPattern:
     """Parse a topic pattern. Raises `BadKeyError`."""
     if not text or len(text) > 65_535 or "\0" in text:
-        raise BadKeyError("A topic has 1 to 65535 characters, and none is NUL.")
+        raise BadKeyError(because("topic_length"))
     names: list[str] = []
     many: set[str] = set()
     levels: list[Level] = []
@@ -115,10 +118,10 @@ def parse_topic(text: str) -> TopicPattern:
             levels.append(Level(ANY, part))
         elif part == "#" or part.endswith("...}"):
             if not last:
-                raise BadKeyError(f'"{part}" stands for all remaining levels and must be the last.', allowed=_FORMS)
+                raise BadKeyError(because("the_last_level", name=part), allowed=_FORMS)
             levels.append(_many(part, names, many))
         elif wildcard := re.search("[+#]", _TOKEN.sub("", part)):
-            raise BadKeyError(f'"{wildcard.group()}" must be a whole level; in "{part}" it is a part.', allowed=_FORMS)
+            raise BadKeyError(because("whole_level", name=wildcard.group(), text=part), allowed=_FORMS)
         else:
             literal, regex, name = name_pattern(part, names)
             if literal is not None:
@@ -136,7 +139,7 @@ def _many(part: str, names: list[str], many: set[str]) -> Level:
     if not part.startswith("{") or not _NAME.fullmatch(name):
         raise BadKeyError(f'"{part}" is not a capture of several levels.', allowed="{name...} as the last level")
     if name in names:
-        raise BadKeyError(f"The topic captures {{{name}}} twice.")
+        raise BadKeyError(because("captured_twice", name=name))
     names.append(name)
     many.add(name)
     return Level(MANY, part, name)

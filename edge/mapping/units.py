@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from edge.mapping.errors import BadKeyError
+from edge.mapping.fault_reasons import because
 from edge.mapping.terms import constant
 from edge.mapping.unit_symbols import QUDT_1_1, QUDT_2, UNIT_CODES, unit_symbols
 
@@ -63,7 +64,7 @@ class UnknownUnit(BadKeyError):
     """QUDT does not have the unit. `iri` is its IRI."""
 
     def __init__(self, iri: str, written: str, nearest: str | None) -> None:
-        super().__init__(f'QUDT has no unit "{written}".', nearest=nearest, allowed=_CURIE_OR_IRI)
+        super().__init__(because("unknown_unit", name=written), nearest=nearest, allowed=_CURIE_OR_IRI)
         self.iri = iri
 
 
@@ -84,7 +85,7 @@ def unit_iri(text: str, namespaces: Mapping[str, str], codes: Mapping[str, str |
         return iri
     found = _vocabulary().codes.get(text)
     if found is None:
-        raise BadKeyError(f'"{text}" is not a unit.', nearest=_nearest(text), allowed=_CURIE_OR_IRI)
+        raise BadKeyError(because("not_a_unit", name=text), nearest=_nearest(text), allowed=_CURIE_OR_IRI)
     return found
 
 

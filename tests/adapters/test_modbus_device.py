@@ -74,17 +74,17 @@ def test_only_values_that_do_not_come_are_named_after_a_division(device, silent)
     device.answered()
     device.refused(joined, 4)
     device.accepted(other)
-    assert device.without_value == "a, b, c"
+    assert device.without_value == ["a", "b", "c"]
     if silent:
         device.unanswered(joined, 10)
     else:
         device.refused(joined, 2)
-    assert device.without_value == "", "the cause is not known yet"
+    assert device.without_value == [], "the cause is not known yet"
     first, rest = joined.halves()
     device.accepted(first)
     device.refused(rest, 4)
     device.refused(other, 2)
-    assert device.without_value == "b, c, d"
+    assert device.without_value == ["b", "c", "d"]
 
 
 def test_the_backoff_ends_with_a_complete_poll(device):

@@ -156,6 +156,7 @@ def test_health_names_the_device(gateway, simulator):
     simulator.refused[10] = ExcCodes.ILLEGAL_ADDRESS
     without = {"heating": "connected: no value of setpoint"}
     wait_for(lambda: gateway.get("/health")["modbus"] == without, what="the value is missing")
+    assert gateway.get("/health")["modbus_missing"] == {"heating": ["setpoint"]}
     simulator.refused.clear()
     wait_for(lambda: gateway.get("/health")["modbus"] == {"heating": "connected"}, what="it is connected")
     assert "heating" in gateway.run(health_command, "--json").output

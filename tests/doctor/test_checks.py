@@ -325,7 +325,10 @@ def test_modbus_devices(machine):
     machine.health = (
         200,
         HEALTHY
-        | {"modbus": {"meter": "connected", "valve": "connected: no value of a", "pump": "disconnected: no response"}},
+        | {
+            "modbus": {"meter": "connected", "valve": "connected: no value of a", "pump": "disconnected: no response"},
+            "modbus_missing": {"valve": ["a"]},
+        },
     )
     good, partly, bad = modbus.check(machine.around())
     assert (partly.state, "no value of a" in partly.what) == ("warning", True)

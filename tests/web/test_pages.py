@@ -298,11 +298,26 @@ HOSTILE = {
     "markup": ('"<script>alert(1)</script>"', "<img src=x onerror=alert(1)>", "<script>alert(1)</script>"),
     "endless": (f'"{"x" * 100_000}"', "y" * 100_000, "x" * 100_000),
     "right-to-left": ('"\u202eabc"', "\u202egnp.exe \u2066", "\u202eabc"),
+    "reversed": ('"b"', "\u202egnp.exe", "b"),
     "too many digits": ("123456789012345678901234567890", "big", "123456789012345678901234567890"),
     "too large": ("1e400", "infinite", "INF"),
     "no number": ('"NaN"^^<http://www.w3.org/2001/XMLSchema#double>', "nan", "NaN"),
     "nothing": ('""', "empty", ""),
 }
+
+
+FORWARD = """(() => {
+  const details = document.getElementById('forget').closest('details'), text = details.querySelector('p').lastChild;
+  details.open = true;
+  const left = (at) => {
+    const range = document.createRange();
+    range.setStart(text, at);
+    range.setEnd(text, at + 1);
+    return range.getBoundingClientRect().left;
+  };
+  return left(text.length - 2) < left(text.length - 1);
+})()"""
+"""Whether the last letters of what the deletion of a device says run from left to right."""
 
 
 async def test_no_value_or_label_breaks_the_pages(house: House, page):
@@ -331,6 +346,7 @@ async def problems_with(house: House, page: Browser, value: str, label: str, sho
     good["the device's page is not wider than the screen"] = await page.evaluate(fits)
     elements = await page.evaluate("document.querySelectorAll('main script, main img').length")
     good["no text became an element"] = elements == 0
+    good["the sentence around the name keeps its direction"] = await page.evaluate(FORWARD)
     await page.size(*SIZES[1])
     good["the device's page is not wider than a phone"] = await page.evaluate(fits)
     house.update("DELETE WHERE { <urn:hostile> ?p ?o } ; DELETE WHERE { <urn:hostile:r> ?p ?o }")

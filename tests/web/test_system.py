@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 import tarfile
 from io import BytesIO
@@ -13,7 +14,9 @@ import httpx
 import pytest
 from house import LIVE, House, names, press
 
+from edge.doctor.all_checks import CHECKS
 from edge.doctor.texts import TEXTS
+from edge.mapping.fault_reasons import REASONS, TYPES
 from tests.sparkplug import tahu
 from tests.sparkplug.edge_node import EdgeNode
 from tests.support.browser import Browser
@@ -45,6 +48,9 @@ async def test_an_examination_lists_findings_with_their_remedies(house, page):
         await press(page, "#doctor button", "Untersuchen")
         await page.wait_for("document.querySelectorAll('#doctor li').length > 10", EXAMINATION)
         assert f"läuft (Prozess {house.process.pid})" in await page.evaluate(names("#doctor li"))
+        checks = set((await page.evaluate(names("#doctor li b"))).split("|"))
+        assert {"Uhr", "Platte", "Starts"} <= checks
+        assert not checks & set(CHECKS)
         assert "Abhilfe: chmod go= " in await page.evaluate(names("#doctor li"))
         await press(page, "#doctor button", "Beheben, was gefahrlos geht")
         await page.wait_for(f"{names('#doctor li')}.includes('clients.sqlite3: nur für den Besitzer')")
@@ -106,17 +112,35 @@ async def test_each_finding_of_the_doctor_has_its_texts_in_each_language(page, l
             assert placeholders(text) == placeholders(original), code
 
 
+@pytest.mark.parametrize("language", ["de", "it"])
+async def test_each_reason_of_a_fault_has_its_text_in_each_language(page, language):
+    found = json.loads(
+        await page.evaluate(f"import('/texts/faults/{language}.js').then((all) => JSON.stringify(all.REASONS))")
+    )
+    assert set(found) == {*REASONS, *(f"type_{code}" for code in TYPES.values())}
+    for code, english in REASONS.items():
+        assert set(re.findall(r"\{(\w+)\}", found[code])) == set(re.findall(r"\{(\w+)\}", english)), code
+
+
 async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, page):
     file = house.process.data_dir / "mappings" / "faulty.toml"
     file.parent.mkdir(exist_ok=True)
-    file.write_text('[[mapping]]\nname = "box"\ntopik = "box/1"\nobservation = "urn:o"\n')
+    file.write_text(
+        '[[mapping]]\nname = "box"\ntopik = "box/1"\nobservation = "urn:o"\nunit = "Celcius"\npath = "a["\nmin = "x"\n'
+    )
     try:
         await page.language("de")
         await page.evaluate("location.hash = '#/mapping/faulty'")
         await page.command("Page.reload")
         shown = "document.getElementById('preview')?.textContent ?? ''"
         await page.wait_for(f"({shown}).includes('Meinten Sie \"topic\"? Erlaubt: ')")
-        assert 'Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in await page.evaluate(shown)
+        text = await page.evaluate(shown)
+        assert 'Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in text
+        assert 'unit: Das ist nicht verwendbar. "Celcius" ist keine Einheit.' in text
+        assert "min: Der Wert ist nicht gültig. Der Wert muss eine Zahl sein." in text
+        english = await page.evaluate(names("#preview .problem [lang=en]"))
+        assert "a symbol or a unit code" in english
+        assert "Celcius" not in english
     finally:
         file.unlink()
 

@@ -13,10 +13,11 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     devices = around.reported("modbus")
     if not isinstance(devices, Mapping):
         return
+    missing = around.reported("modbus_missing") or {}
     for name, state in devices.items():
         word, _, reason = str(state).partition(": ")
-        if word == "connected" and reason:
-            yield warning("modbus.no_value", name=name, reason=reason)
+        if names := missing.get(name):
+            yield warning("modbus.no_value", name=name, values=", ".join(names))
         elif word == "connected":
             yield ok("modbus.answers", name=name)
         else:

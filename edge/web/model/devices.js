@@ -2,6 +2,7 @@
 import { computed } from "../ui.js";
 import { entries, names, now, version } from "./live.js";
 import { localName, readableName } from "./names.js";
+import { isolated } from "./text.js";
 
 const LOW_BATTERY = 15;  // per cent
 const SILENT = 24 * 3600e3;  // ms without any value of a device
@@ -77,7 +78,7 @@ export function placeName(place) {
 /** The place, the device and the label of an entry: its name among all values. */
 export function fullName(entry) {
   const place = placeOf(entry);
-  return [place && placeName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).join(" › ");
+  return [place && placeName(place), entry.device && deviceName(entry.device), entry.label].filter(Boolean).map(isolated).join(" › ");
 }
 
 /** IRI of the device -> {offline, silentSince, battery}, for those that need attention. Looks every five seconds. */

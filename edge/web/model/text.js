@@ -33,7 +33,15 @@ export function t(key, values = {}) {
 
 /** A text with values in place of its `{name}`. */
 export function fill(text, values) {
-  return text.replace(/\{(\w+)\}/g, (_, name) => (typeof values[name] === "number" ? formatNumber(values[name]) : values[name]));
+  return text.replace(/\{(\w+)\}/g, (_, name) => (typeof values[name] === "number" ? formatNumber(values[name]) : isolated(String(values[name]))));
+}
+
+const TURNING = /[\u200F\u202A-\u202E\u2066-\u2069\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
+/** A name that does not change the direction of the text around it (Unicode Annex 9, first strong isolate). */
+export function isolated(name) {
+  // Its own isolates could end this one.
+  return TURNING.test(name) ? `\u2068${name.replace(/[\u2066-\u2069]/g, "")}\u2069` : name;
 }
 
 export function has(key) {

@@ -7,11 +7,11 @@ import { health, keepsRecent } from "../model/health.js";
 import { entries, isRenamed, known, now, version } from "../model/live.js";
 import { readableName } from "../model/names.js";
 import { sources } from "../model/sources.js";
-import { compare, t } from "../model/text.js";
+import { compare, isolated, t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 import { RecentValues } from "../parts/recent_values.js";
 import { Tiles } from "../parts/rows.js";
-import { sourceText } from "../parts/source_list.js";
+import { Source } from "../parts/source_list.js";
 import { marksOf } from "./overview.js";
 
 const MOST = 10;  // names in a sentence
@@ -34,7 +34,7 @@ function Device({ device, value }) {
   const sorted = [...(values.length ? values : members)].sort((one, other) => isDiagnostic(one) - isDiagnostic(other) || compare(one.label, other.label));
   const chosen = sorted.find(({ id }) => id === value) ?? sorted[0];
   const name = device ? deviceName(device) : chosen?.label ?? readableName(value);
-  useEffect(() => { document.title = `${name.slice(0, 100)} · sepa-edge`; }, [name]);
+  useEffect(() => { document.title = `${isolated(name.slice(0, 100))} · sepa-edge`; }, [name]);
   if (!chosen) return known.value && html`<h1>${name}</h1><p class="note">${t("device.gone")}</p><p><a href="#/">${t("device.back")}</a></p>`;
   const place = placeOf(chosen);
   const named = !members.some(({ blank }) => blank);  // SPARQL cannot address blank nodes
@@ -57,8 +57,9 @@ function Device({ device, value }) {
 function About({ manufacturer, model, firmware, source }) {
   const text = (entry) => entry?.reading.value.value ?? "";
   const version = text(firmware);
-  const parts = [`${text(manufacturer)} ${text(model)}`.trim(), version && t("device.firmware", { version }), source && sourceText(source)].filter(Boolean);
-  return parts.length > 0 && html`<p class="path" id="about" dir="auto">${parts.join(" · ")}</p>`;
+  const made = [text(manufacturer), text(model)].filter(Boolean).map(isolated).join(" ");
+  const parts = [made, version && t("device.firmware", { version }), source && html`<${Source} source=${source} />`].filter(Boolean);
+  return parts.length > 0 && html`<p class="path" id="about" dir="auto">${parts.map((part, index) => html`${index > 0 && " · "}${part}`)}</p>`;
 }
 
 /** Switches and sliders, whose code is not in the first view. */

@@ -1,22 +1,22 @@
 // An action of the user, and the reason if it failed.
 import { html, useRef, useSignal } from "../ui.js";
-import { messageOf } from "../model/errors.js";
+import { Message } from "./english.js";
 
 /** Returns a function that carries out an action, and the element that shows why it failed. `alone`: it ignores an action
  *  while another one runs, such as the second click of a double click. */
 export function useAction({ alone = false } = {}) {
-  const problem = useSignal(""), running = useRef(0);
+  const problem = useSignal(undefined), running = useRef(0);
   const act = async (work) => {
     if (alone && running.current) return;
     running.current += 1;
-    problem.value = "";
+    problem.value = undefined;
     try {
       await work();
     } catch (error) {
-      problem.value = messageOf(error);
+      problem.value = error;
     } finally {
       running.current -= 1;
     }
   };
-  return [act, html`<p class="problem" role="alert" dir="auto">${problem}</p>`];
+  return [act, html`<p class="problem" role="alert" dir="auto">${problem.value && html`<${Message} error=${problem.value} />`}</p>`];
 }

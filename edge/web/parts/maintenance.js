@@ -3,9 +3,10 @@ import { html, useSignal } from "../ui.js";
 import { loadFindings, textsOf } from "../model/findings.js";
 import { getJson, request } from "../model/gateway.js";
 import { usePolled } from "../model/polled.js";
-import { formatBytes, formatNumber, formatTime, t } from "../model/text.js";
+import { formatBytes, formatNumber, formatTime, has, isolated, t } from "../model/text.js";
 import { useAction } from "./action.js";
 import { announce } from "./announcer.js";
+import { English } from "./english.js";
 import { Fold } from "./fold.js";
 import { Restore } from "./restore.js";
 import { SystemUpdate } from "./system_update.js";
@@ -49,7 +50,7 @@ function bad(findings) {
 
 function Finding({ finding }) {
   const { check, state, what, why, remedy, fixed } = textsOf(finding);
-  return html`<li><p><span class="mark" data-state=${MARKS[state]}>${t(`doctor.${state}`)}</span> <b>${check}</b> ${what}</p>
+  return html`<li><p><span class="mark" data-state=${MARKS[state]}>${t(`doctor.${state}`)}</span> <b>${has(`doctor.check.${check}`) ? t(`doctor.check.${check}`) : check}</b> ${what}</p>
     ${why && html`<p>${why}</p>`}${remedy && html`<p>${t("doctor.remedy", { remedy })}</p>`}${fixed && html`<p>${t("doctor.fixed", { fixed })}</p>`}</li>`;
 }
 
@@ -69,7 +70,7 @@ function Log() {
 
 function Line({ line }) {
   const facts = Object.entries(line).filter(([name]) => !OWN.includes(name) && name !== "traceback");
-  return html`<li data-level=${line.level}><time>${formatTime(Date.parse(line.time))}</time> <b>${line.event}</b> <span dir="auto">${facts.map(([name, value]) => `${name}=${value}`).join(" ")}</span>
+  return html`<li data-level=${line.level}><time>${formatTime(Date.parse(line.time))}</time> <b lang="en">${line.event}</b> <span dir="auto" lang="en">${facts.map(([name, value]) => `${name}=${isolated(String(value))}`).join(" ")}</span>
     ${line.traceback && html`<details><summary>${t("log.traceback")}</summary><pre tabindex="0" dir="ltr">${line.traceback}</pre></details>`}</li>`;
 }
 
@@ -101,7 +102,7 @@ function Shipping() {
   ].filter(Boolean);
   return html`<section class="panel wide" id="shipping"><h2>${t("shipping.title")}</h2><p>${t("shipping.text")}</p>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-    <p class="problem" role="alert">${error}</p><p class="problem" dir="auto">${state.reason}</p>
+    <p class="problem" role="alert">${error}</p><p class="problem" dir="auto"><${English}>${state.reason}<//></p>
     ${state.state !== "off" && html`<button type="button" disabled=${busy.value} onClick=${ship}>${t("shipping.do")}</button>`}
     ${problem}<p role="status">${done}</p></section>`;
 }

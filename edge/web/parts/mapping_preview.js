@@ -1,11 +1,12 @@
 // What the gateway would make of a message with a mapping file, asked for while the user types.
 import { html, useLayoutEffect, useSignal } from "../ui.js";
-import { faultOf, messageOf } from "../model/errors.js";
+import { faultOf, loadReasons, messageOf } from "../model/errors.js";
 import { SessionEnded } from "../model/gateway.js";
 import { testMapping } from "../model/mapping_files.js";
 import { shortened } from "../model/prefixes.js";
-import { t } from "../model/text.js";
+import { isolated, t } from "../model/text.js";
 import { readable, unitSymbol } from "../model/values.js";
+import { English, Fault } from "./english.js";
 
 const PAUSE = 300;  // ms
 
@@ -18,7 +19,7 @@ export function MappingPreview({ message, name, text, tested = () => {} }) {
     let current = true;
     const timer = setTimeout(async () => {
       try {
-        const answer = await testMapping(hex === undefined ? { topic, payload } : { topic, hex }, name, text);
+        const [answer] = await Promise.all([testMapping(hex === undefined ? { topic, payload } : { topic, hex }, name, text), loadReasons()]);
         if (!current) return;
         found.value = answer;
         problem.value = "";
@@ -36,8 +37,8 @@ export function MappingPreview({ message, name, text, tested = () => {} }) {
   return html`<section class="preview" id="preview" aria-label=${t("mapping.preview")} aria-live="polite">
     <h2>${t("mapping.preview")}</h2>
     ${problem.value && html`<p class="problem">${problem}</p>`}
-    ${[...(answer?.faults ?? []), ...(answer?.warnings ?? [])].map((fault) => html`<p class="problem" dir="auto">${faultOf(fault)}</p>`)}
-    ${answer?.problems?.map((each) => html`<p class="problem" dir="auto">${each.what}: ${each.reason}</p>`)}
+    ${[...(answer?.faults ?? []), ...(answer?.warnings ?? [])].map((fault) => html`<p class="problem" dir="auto"><${Fault} fault=${fault} /></p>`)}
+    ${answer?.problems?.map((each) => html`<p class="problem" dir="auto">${isolated(each.what)}: <${English}>${each.reason}<//></p>`)}
     ${answer?.matched === false && html`<p>${t("mapping.unmatched")}</p>`}
     ${answer?.readings?.length > 0 && html`<ul class="list">${answer.readings.map((reading) => html`<${Reading} key=${reading.observation} reading=${reading} />`)}</ul>`}
   </section>`;

@@ -106,7 +106,7 @@ export const FINDINGS = {
   "memory.swap": ["{megabytes} MB sind im Auslagerungsspeicher auf der Karte", "das nutzt die Karte ab und ist langsam", PROCESSES],
   "memory.killed": ["der Kernel hat seit seinem Start {count} Prozesse aus Mangel an Speicher beendet", MEMORY, `\`journalctl -k | grep -i oom\` zeigt welche; ${PROCESSES}`],
   "modbus.answers": ["das Modbus-Gerät {name} antwortet"],
-  "modbus.no_value": ["das Modbus-Gerät {name} antwortet, aber: {reason}", "diese Beobachtungen behalten ihren letzten Wert", "siehe /api/bad-values für die Antwort des Geräts; versuchen Sie das Register mit `edge modbus read` (docs/modbus.md)"],
+  "modbus.no_value": ["das Modbus-Gerät {name} antwortet, aber gibt keinen Wert von {values}", "diese Beobachtungen behalten ihren letzten Wert", "siehe /api/bad-values für die Antwort des Geräts; versuchen Sie das Register mit `edge modbus read` (docs/modbus.md)"],
   "modbus.silent": ["das Modbus-Gerät {name} antwortet nicht{reason}", "seine Werte werden nicht aktualisiert, und Befehle warten", "prüfen Sie Strom und Verkabelung sowie host, `unit_id`, `baud` und `parity` in der Zuordnungsdatei (docs/modbus.md); das Gateway versucht es von selbst wieder"],
   "sparkplug.connected": ["verbundene Knoten und Geräte von Sparkplug: {count}"],
   "sparkplug.refused": ["die Geburt des Sparkplug-Geräts {name} wird abgelehnt{reason}", "seine Werte werden ignoriert", "beheben Sie die Ursache (docs/sparkplug.md) und starten Sie dann den Knoten neu"],

@@ -106,7 +106,7 @@ export const FINDINGS = {
   "memory.swap": ["{megabytes} MB sono nello spazio di swap sulla scheda", "questo consuma la scheda ed è lento", PROCESSES],
   "memory.killed": ["dal suo avvio il kernel ha terminato {count} processi per mancanza di memoria", MEMORY, `\`journalctl -k | grep -i oom\` mostra quali; ${PROCESSES}`],
   "modbus.answers": ["il dispositivo Modbus {name} risponde"],
-  "modbus.no_value": ["il dispositivo Modbus {name} risponde, ma: {reason}", "queste osservazioni mantengono l'ultimo valore", "vedi /api/bad-values per la risposta del dispositivo; prova il registro con `edge modbus read` (docs/modbus.md)"],
+  "modbus.no_value": ["il dispositivo Modbus {name} risponde, ma non dà nessun valore di {values}", "queste osservazioni mantengono l'ultimo valore", "vedi /api/bad-values per la risposta del dispositivo; prova il registro con `edge modbus read` (docs/modbus.md)"],
   "modbus.silent": ["il dispositivo Modbus {name} non risponde{reason}", "i suoi valori non vengono aggiornati, e i comandi aspettano", "controlla alimentazione e cablaggio, e host, `unit_id`, `baud` e `parity` nel file di mappatura (docs/modbus.md); il gateway riprova da solo"],
   "sparkplug.connected": ["nodi e dispositivi Sparkplug connessi: {count}"],
   "sparkplug.refused": ["la nascita del dispositivo Sparkplug {name} è rifiutata{reason}", "i suoi valori vengono ignorati", "elimina la causa (docs/sparkplug.md), poi riavvia il nodo"],
