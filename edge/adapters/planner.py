@@ -80,6 +80,8 @@ class Planner:
         self._clean_up(plan)
         for arrival in arrivals:
             before, given = len(plan.requests), len(plan.given)
+            if arrival.reading.existing and not self._exists(arrival.reading.observation):
+                continue
             known = self.known.find(arrival.reading.observation)
             events, marked = () if known is None else known.events, len(plan.events)
             if arrival.reading.historical:
@@ -98,6 +100,15 @@ class Planner:
                     known.events = events
                 self.known.forget_if_gone(arrival.reading.observation)
         return plan
+
+    def _exists(self, observation: str) -> bool:
+        try:
+            found = self.known.get(observation).exists
+        except ValueError:  # the plan refuses it with the reason
+            return True
+        if not found:
+            self.known.forget_if_gone(observation)
+        return found
 
     def _take_back(self, plan: PlannedUpdates, before: int, given: int, marked: int) -> None:
         """Remove what a plan has for a refused reading: its requests, quantities and events from these positions on."""

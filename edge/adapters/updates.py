@@ -68,9 +68,37 @@ WHERE {
   FILTER(?thing != ?observation && ?thing != ?sensor && ?thing != ?property && ?thing != ?location)
   FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
   FILTER NOT EXISTS { ?user ?other ?thing FILTER(?user != ?observation) }
-}"""
+} ;
+DELETE { ?thing rdf:type ?type ; arces-monitor:hasMappingDigest ?digest }
+INSERT { ?thing rdf:type ?newType ; arces-monitor:hasMappingDigest ?newDigest }
+WHERE {
+  VALUES (?link ?type) { THINGS }
+  ?observation ?link ?thing .
+  ?thing arces-monitor:hasMappingDigest ?digest ; rdf:type ?type ; rdfs:label ?label .
+  FILTER(
+    ?link = sosa:madeBySensor && ?thing != ?sensor || ?link = sosa:observedProperty && ?thing != ?property ||
+    ?link = sosa:hasFeatureOfInterest && ?thing != ?location
+  )
+  FILTER(?digest = SUBSTR(SHA256(CONCAT(STR(?type), " ", STR(?label))), 1, 16))
+  FILTER NOT EXISTS { ?user ?link ?thing FILTER(?user != ?observation) }
+  VALUES (?newLink ?newType) { THINGS }
+  FILTER(?newLink != ?link)
+  FILTER(
+    ?newLink = sosa:madeBySensor && ?thing = ?sensor || ?newLink = sosa:observedProperty && ?thing = ?property ||
+    ?newLink = sosa:hasFeatureOfInterest && ?thing = ?location ||
+    EXISTS { ?another ?newLink ?thing FILTER(?another != ?observation) }
+  )
+  BIND(SUBSTR(SHA256(CONCAT(STR(?newType), " ", STR(?label))), 1, 16) AS ?newDigest)
+}""".replace(
+        "THINGS",
+        "(sosa:madeBySensor sosa:Sensor) (sosa:observedProperty sosa:ObservableProperty) "
+        "(sosa:hasFeatureOfInterest sosa:FeatureOfInterest)",
+    )
 )
-"""Deletes what the gateway wrote about the former things of an observation, if nothing else refers to them."""
+"""Deletes what the gateway wrote about the former things of an observation, if nothing else refers to them.
+
+A thing that others refer to in another way gets the type that fits: a sensor that is a place now.
+"""
 
 GIVE_QUANTITY = (
     PREFIXES

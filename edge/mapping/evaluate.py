@@ -372,6 +372,7 @@ class MessageEvaluation:
                 event if event is not None or rule.event is None else rule.event.event,
                 False,
                 terms.sensor_label,
+                rule.existing,
             ),
             rule.mapping,
         )

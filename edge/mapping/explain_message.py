@@ -264,6 +264,8 @@ def members(reading: Reading) -> dict[str, str]:
         value = getattr(reading, key)
         if value is not None:
             found[key] = value.isoformat() if isinstance(value, datetime) else str(value)
+    if reading.existing:
+        found["existing"] = "true"
     return found
 
 

@@ -222,7 +222,7 @@ def _reachable(groups: tuple[Group, ...]) -> Iterable[Group]:
 
 def _declarations(bound: BoundMapping, topic: str) -> Iterable[Declared]:
     for ready in bound.rules:
-        if ready.terms is not None:
+        if ready.terms is not None and not ready.rule.existing:
             yield Declared(bound.mapping.name, topic, **asdict(ready.terms))
 
 

@@ -189,6 +189,10 @@ class ReadingSpec(ReadingKeys):
     when: ConditionSpec | list[ConditionSpec] | None = Field(
         default=None, description="Conditions on the payload; all must hold."
     )
+    existing: StrictBool | None = Field(
+        default=None,
+        description="Whether the value only changes an observation that the graph has. Default: false.",
+    )
     setter: SetSpec | None = Field(
         default=None, alias="set", description="The message that sets the value at its device."
     )

@@ -65,3 +65,5 @@ class Reading(NamedTuple):  # a tuple, because each message makes one: a frozen 
     """Whether it is a past value that came late: it is stored in the history, and the graph keeps its newer one."""
     sensor_label: str | None = None
     """Name of the sensor for people; None: the last part of its IRI."""
+    existing: bool = False
+    """Whether it only changes an observation that exists, and never adds one."""

@@ -87,6 +87,7 @@ class ReadingCompiler:
             factors=scales,
             setter=setter,
             default=default,
+            existing=bool(reading.existing),
         )
         self._warn(rule, keys, common, faults)
         return rule

@@ -159,6 +159,8 @@ class ReadingRule:
     """Sets the value at its device; None: it cannot be set."""
     default: object = None
     """The raw value where the payload lacks it; None: nothing is read then."""
+    existing: bool = False
+    """Whether it never adds an observation."""
 
     @property
     def always(self) -> bool:

@@ -131,6 +131,42 @@ def test_a_description_that_changes_back_within_one_plan_describes_the_present_t
     assert select(engine, "?s a sosa:FeatureOfInterest") == [("urn:place:2",)]
 
 
+@pytest.mark.parametrize("user", ["urn:o", "urn:other"])
+def test_a_place_that_was_a_sensor_has_the_type_of_a_place(engine, observations, user):
+    write(observations, READING)
+    write(observations, READING._replace(observation="urn:o", sensor="urn:sensor:2", location=SENSOR))
+    if user == "urn:other":
+        write(observations, READING._replace(observation=user, sensor="urn:sensor:2", location=SENSOR))
+        write(observations, READING._replace(sensor="urn:sensor:3"), READING._replace(sensor="urn:sensor:2"))
+    assert described(engine)[SENSOR] == ("FeatureOfInterest", THINGS[SENSOR][1])
+    assert len(select(engine, f"<{SENSOR}> ?p ?o")) == 3
+    # It becomes a sensor again, and nothing of it stays when the last observation leaves it.
+    for name in {"urn:o", user}:
+        write(observations, READING._replace(observation=name))
+    assert described(engine)[SENSOR] == ("Sensor", THINGS[SENSOR][1])
+    for name in {"urn:o", user}:
+        write(observations, READING._replace(observation=name, sensor=None))
+    assert select(engine, f"<{SENSOR}> ?p ?o") == []
+
+
+def test_a_sensor_that_another_observation_has_as_its_place_is_one_when_it_measures_nothing(engine, observations):
+    write(observations, READING, READING._replace(observation="urn:other", sensor=None, location=SENSOR))
+    assert described(engine)[SENSOR][0] == "Sensor"
+    write(observations, READING._replace(sensor="urn:sensor:2"))
+    assert described(engine)[SENSOR] == ("FeatureOfInterest", THINGS[SENSOR][1])
+
+
+def test_a_reading_of_existing_observations_adds_none(engine, observations):
+    update_only = READING._replace(value="22", existing=True)
+    write(observations, update_only)
+    assert select(engine, "?s ?p ?o") == []
+    write(observations, READING, update_only)
+    assert select(engine, "<urn:o> sosa:hasResult/qudt:numericValue ?v") == [("22",)]
+    update(engine, "DELETE WHERE { <urn:o> ?p ?o }")
+    write(observations, update_only)
+    assert select(engine, "<urn:o> ?p ?o") == []
+
+
 def test_an_observation_that_is_its_own_sensor_keeps_its_label(engine, observations):
     write(observations, READING._replace(sensor="urn:o", label="Room"))
     assert [row[0] for row in select(engine, "<urn:o> rdfs:label ?label")] == ["Room"]

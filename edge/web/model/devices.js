@@ -6,6 +6,7 @@ import { isolated } from "./text.js";
 
 const LOW_BATTERY = 15;  // per cent
 const SILENT = 24 * 3600e3;  // ms without any value of a device
+const MONTH = 30 * SILENT;
 
 const DIAGNOSTIC = new Set([
   "available", "battery", "battery_low", "battery_ok", "linkquality", "link_quality", "rssi", "snr", "signal", "wifi_signal",
@@ -91,11 +92,16 @@ export const troubles = computed(() => {
   return found;
 });
 
-/** Values without a message for a day, while the device sends others: perhaps no mapping gives them any more. What a device says about itself may be that old. */
-export function leftBehind(members, at) {
-  const timed = members.filter((entry) => Number.isFinite(entry.reading.peek().time));
-  const old = timed.filter((entry) => at - entry.reading.peek().time > SILENT);
-  return old.length < timed.length ? old.filter((entry) => !isDiagnostic(entry)) : [];
+/** Values that have not come for a month. What a device says about itself may be that old. */
+export function unheard(members, at) {
+  return members.filter((entry) => at - entry.reading.peek().time > MONTH && !isDiagnostic(entry));
+}
+
+/** Those of them whose messages still come, without them: perhaps no mapping gives them any more. A value with a topic of its
+ *  own may be sent when it changes only. `topics`: IRI -> topic of these and of the other members. */
+export function leftBehind(old, members, topics, at) {
+  const sent = new Set(members.filter((entry) => at - entry.reading.peek().time < SILENT).map(({ id }) => topics.get(id)));
+  return old.filter(({ id }) => topics.has(id) && sent.has(topics.get(id)));
 }
 
 function troubleOf(members, at) {

@@ -1,7 +1,7 @@
 // One device, or one value without a device: chart, all values, name, RDF, and actions.
 import { html, useEffect, useSignal } from "../ui.js";
 import { may } from "../model/access.js";
-import { about, deviceName, devices, isDiagnostic, leftBehind, placeName, placeOf } from "../model/devices.js";
+import { about, deviceName, devices, isDiagnostic, leftBehind, placeName, placeOf, unheard } from "../model/devices.js";
 import { query, update } from "../model/gateway.js";
 import { health, keepsRecent } from "../model/health.js";
 import { entries, isRenamed, known, now, version } from "../model/live.js";
@@ -110,9 +110,20 @@ function Turtle({ entries: shown, device }) {
     ${text.value && html`<pre id="turtle" tabindex="0" dir="ltr">${text}</pre>`}${problem}</details>`;
 }
 
-/** Values that the device has not sent for a day: after a change of its mapping, they stay with their last value. */
+const TOPICS = `SELECT ?o ?topic WHERE { VALUES ?o { SUBJECTS } ?o <http://mml.arces.unibo.it/monitor#hasMqttTopic> ?topic }`;
+
+/** Values that messages of the device no longer have: after a change of its mapping, they stay with their last value. */
 function LeftBehind({ entries: shown }) {
-  const old = leftBehind(shown, now.value);
+  const topics = useSignal(new Map());
+  const silent = unheard(shown, now.value);
+  useEffect(() => {
+    if (!silent.length || !may("query")) return;
+    const subjects = shown.map(({ id }) => iri(id)).join(" ");
+    query(TOPICS.replace("SUBJECTS", () => subjects), "application/sparql-results+json").then((text) => {
+      topics.value = new Map(JSON.parse(text).results.bindings.map(({ o, topic }) => [o.value, topic.value]));
+    }, (error) => console.warn(error));
+  }, [silent.length]);
+  const old = leftBehind(silent, shown, topics.value, now.value);
   if (old.length === 0) return null;
   const [before, after] = t("device.old.text", { names: "\n" }).split("\n");
   // A name may change the direction of text: it must not turn the sentence around it.

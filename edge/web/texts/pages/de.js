@@ -28,7 +28,7 @@ export const TEXTS = {
   "device.turtle": "RDF (Turtle)",
   "device.old": { one: "Ein Wert kommt nicht mehr", other: "{n} Werte kommen nicht mehr" },
   "device.old.more": { one: "und {n} weiterer", other: "und {n} weitere" },
-  "device.old.text": "Das Gerät hat sie seit einem Tag nicht gesendet, andere aber schon: {names}. Nach einer Änderung seiner Zuordnung bleiben die Werte der früheren. Löschen Sie sie aus dem Graphen, wenn niemand sie mehr sendet.",
+  "device.old.text": "Seit einem Monat fehlen sie in den Nachrichten des Geräts: {names}. Nach einer Änderung seiner Zuordnung bleiben die Werte der früheren. Löschen Sie sie aus dem Graphen, wenn niemand sie mehr sendet.",
   "device.forget": "Vergessen",
   "device.forget.text": { one: "Löscht den Wert von {name} aus dem Graphen. Er erscheint wieder, wenn das Gerät ihn erneut sendet.", other: "Löscht die {n} Werte von {name} aus dem Graphen. Sie erscheinen wieder, wenn das Gerät sie erneut sendet." },
   "device.forget.do": "Aus dem Graphen löschen",

@@ -28,7 +28,7 @@ export const TEXTS = {
   "device.turtle": "RDF (Turtle)",
   "device.old": { one: "One value does not come any more", other: "{n} values do not come any more" },
   "device.old.more": { one: "and {n} more", other: "and {n} more" },
-  "device.old.text": "The device has not sent these for a day, but others: {names}. After a change of its mapping, values of the earlier mapping stay. Delete them from the graph if nothing sends them any more.",
+  "device.old.text": "For a month, the messages of the device have not had these: {names}. After a change of its mapping, values of the earlier mapping stay. Delete them from the graph if nothing sends them any more.",
   "device.forget": "Forget",
   "device.forget.text": { one: "Deletes the value of {name} from the graph. It appears again when the device sends it again.", other: "Deletes the {n} values of {name} from the graph. They appear again when the device sends them again." },
   "device.forget.do": "Delete from the graph",

@@ -28,7 +28,7 @@ export const TEXTS = {
   "device.turtle": "RDF (Turtle)",
   "device.old": { one: "Un valore non arriva più", other: "{n} valori non arrivano più" },
   "device.old.more": { one: "e un altro ({n})", other: "e altri {n}" },
-  "device.old.text": "Il dispositivo non li invia da un giorno, ma ne invia altri: {names}. Dopo una modifica della mappatura, i valori di quella precedente restano. Eliminali dal grafo se nessuno li invia più.",
+  "device.old.text": "Da un mese mancano nei messaggi del dispositivo: {names}. Dopo una modifica della mappatura, i valori di quella precedente restano. Eliminali dal grafo se nessuno li invia più.",
   "device.forget": "Dimentica",
   "device.forget.text": { one: "Elimina dal grafo il valore di {name}. Riappare quando il dispositivo lo invia di nuovo.", other: "Elimina dal grafo i {n} valori di {name}. Riappaiono quando il dispositivo li invia di nuovo." },
   "device.forget.do": "Elimina dal grafo",
