@@ -24,6 +24,10 @@ from edge.mapping.suggestion import suggest
 _MOST_OTHERS: Final = 5
 _MOST_NAMES: Final = 1000
 """Member names that are compared with one that the payload lacks."""
+_MOST_ITEMS: Final = 10
+"""Numbers of items in a text."""
+_LONGEST_TOPIC: Final = 256
+"""Characters of a topic that is compared with patterns: the time grows with its square."""
 _LONGEST_NAME: Final = 64
 """Characters of a member name that is compared with others."""
 _MOST_PAIRS: Final = 500_000
@@ -75,7 +79,7 @@ class MessageExplanation:
     applied mappings yields nothing.
     """
     missing: tuple[str, ...] = ()
-    """For a message with readings: the values of the operator's mappings that the payload lacks."""
+    """For a message with readings: the values of the operator's mappings that the payload, or items of it, lack."""
     suggestion: str | None = None
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
@@ -133,7 +137,8 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
                         missing += _missing(bound, read, search)
         return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons), missing=tuple(missing))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
-    nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
+    similar = sorted(patterns) if len(topic) <= _LONGEST_TOPIC else ()
+    nearest = difflib.get_close_matches(topic, similar, n=3, cutoff=0.4)
     others = tuple(islice(_others(mapper, topic, {each.mapping for each in candidates}, nearest), _MOST_OTHERS))
     return MessageExplanation(
         topic, outcome, tuple(candidates), tuple(nearest), others, suggestion=suggest(topic, payload)
@@ -173,7 +178,7 @@ def _others(mapper: Mapper, topic: str, shown: Collection[str], nearest: Collect
 
 
 def _missing(bound: BoundMapping, message: PayloadMessage, search: _NameSearch) -> Iterator[str]:
-    """Yield the values of a mapping at whose path the payload has nothing."""
+    """Yield the values of a mapping at whose path the payload, or some of its items, have nothing or null."""
     mapping = bound.mapping
     if mapping.payload not in DOCUMENTS:
         return
@@ -188,9 +193,29 @@ def _missing(bound: BoundMapping, message: PayloadMessage, search: _NameSearch) 
     for number, rule in enumerate(mapping.rules):
         if rule.terms is None or rule.path is None or rule.default is not None or failed(rule.when, message):
             continue
-        if not any(rule.path.leads_somewhere(each) for each in documents):
-            which = f"readings[{number}]" if len(mapping.rules) > 1 else "its value"
+        which = f"readings[{number}]" if len(mapping.rules) > 1 else "its value"
+        lacking = [at for at, each in enumerate(documents) if not rule.path.leads_somewhere(each)]
+        if len(lacking) == len(documents):
             yield f"{mapping.name}: {which}: {_nothing_at(rule.path, documents, search)}"
+        elif lacking:
+            yield f'{mapping.name}: {which}: nothing at "{rule.path.text}"{_items(lacking, documents)}'
+        null = [at for at, each in enumerate(documents) if _is_null(rule, each)]
+        if null:
+            yield f"{mapping.name}: {which}: null is no value{_items(null, documents)}"
+
+
+def _is_null(rule: ReadingRule, document: object) -> bool:
+    """Whether all that a reading finds in a document is null."""
+    hits = [] if rule.path is None else [hit.value for hit in rule.path.walk(document)]
+    return bool(hits) and all(value is None for value in hits)
+
+
+def _items(numbers: Sequence[int], documents: Sequence[object]) -> str:
+    """Return which of several items a text is about."""
+    if len(documents) == 1:
+        return ""
+    shown = ", ".join(map(str, numbers[:_MOST_ITEMS])) + (", ..." if len(numbers) > _MOST_ITEMS else "")
+    return f" in {'item' if len(numbers) == 1 else 'items'} {shown} of {len(documents)}, counted from 0"
 
 
 def _nothing_at(path: JsonPath, documents: Sequence[object], search: _NameSearch) -> str:

@@ -76,3 +76,33 @@ def test_programs_get_the_mappings_of_similar_topics():
     assert to_json(explain(mapper, "a/c", b"5"))["others"] == [
         {"mapping": "f/a/b", "topic": "a/b", "why": 'level 2 is "c", and not "b"'}
     ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "missing"),
+    [
+        ('[{"v": 1, "w": 2}]', []),
+        ('[{"v": null, "w": 2}]', ["f/m: readings[0]: null is no value"]),
+        (
+            '[{"v": 1, "w": 2}, {"v": null}, {"w": null}]',
+            [
+                'f/m: readings[0]: nothing at "v" in item 2 of 3, counted from 0',
+                "f/m: readings[0]: null is no value in item 1 of 3, counted from 0",
+                'f/m: readings[1]: nothing at "w" in item 1 of 3, counted from 0',
+                "f/m: readings[1]: null is no value in item 2 of 3, counted from 0",
+            ],
+        ),
+    ],
+)
+def test_items_without_a_value_are_named(payload, missing):
+    text = '[[mapping]]\nname = "m"\ntopic = "a"\neach = "[*]"\nobservation = "urn:x:{member}"\n'
+    text += 'readings = [{ path = "v" }, { path = "w" }]\n'
+    mapper = Mapper([load_pack(text, "f")])
+    assert to_json(explain(mapper, "a", payload.encode()))["missing"] == missing
+
+
+def test_no_similar_topic_is_searched_for_a_long_one():
+    pattern = "a/" * 200 + "b"
+    mapper = Mapper([load_pack(f'[[mapping]]\ntopic = "{pattern}"\nobservation = "urn:o"\n', "f")])
+    assert explain(mapper, "a/" * 100 + "b", b"5").nearest == (pattern,)
+    assert explain(mapper, "a/" * 200 + "c", b"5").nearest == ()
