@@ -97,7 +97,7 @@ def restore(
     except DataDirectoryRefused as error:
         raise BackupRefused(error.description) from error
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise BackupRefused(f"The backup is damaged, or none: {error}") from error
+        raise BackupRefused(f"This is not a backup, or a damaged one: {error}") from error
     except (OSError, sqlite3.Error) as error:
         where = getattr(error, "filename", None) or place
         raise BackupRefused(

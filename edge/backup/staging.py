@@ -97,7 +97,7 @@ def stage(
             shutil.rmtree(place, ignore_errors=True)
             raise
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise BackupRefused(f"The backup is damaged, or none: {error}") from error
+        raise BackupRefused(f"This is not a backup, or a damaged one: {error}") from error
     except (OSError, sqlite3.Error) as error:
         raise BackupRefused(f"The backup could not be put below {data_dir}: {error}") from error
     return manifest

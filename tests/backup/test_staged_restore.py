@@ -401,7 +401,7 @@ def test_a_running_gateway_restores_a_backup_and_starts_again(backup, tmp_path):
             gzip = {"Content-Type": "application/gzip"}
             refused = http.post("/api/restore", content=b"no backup", headers=gzip)
             assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
-            assert "damaged, or none" in refused.json()["error_description"]
+            assert "not a backup, or a damaged one" in refused.json()["error_description"]
             assert http.post("/api/restore", content=backup).status_code == 415
             assert holds(2)
             answer = http.post("/api/restore", content=backup, headers=gzip)

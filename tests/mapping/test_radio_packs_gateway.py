@@ -26,7 +26,10 @@ SELECT ?o ?unit {{
   ?q qudt:numericValue ?v ; qudt:unit ?unit }}
 """
 LABELS = """PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX sosa: <http://www.w3.org/ns/sosa/>
-SELECT DISTINCT ?label { ?s a sosa:Sensor ; rdfs:label ?label FILTER(CONTAINS(STR(?s), ":lorawan:")) }"""
+SELECT DISTINCT ?label { ?s a sosa:Sensor ; rdfs:label ?label
+  FILTER(CONTAINS(STR(?s), ":lorawan:") || ?label = "THB1-3F9E5D") }"""
+ENCRYPTED = f"""{PREFIXES}
+ASK {{ <urn:sepa-edge:ble:BC026EAABBCC/encrypted> sosa:hasResult/qudt:numericValue false }}"""
 
 
 def gateway(data_dir: Path) -> Gateway:
@@ -55,9 +58,19 @@ async def test_the_samples_of_all_packs_become_observations_with_unit_property_p
             assert found.keys() <= wanted
         assert found["urn:sepa-edge:ble:582D3433AADF/tempc"].endswith("#DegreeCelsius")
         assert (await client.get("/api/bad-values")).json() == []
-        # The names of LoRaWAN devices are in their messages only, and not in their addresses.
+        # The names of LoRaWAN and Bluetooth devices are in their messages only, and not in their addresses.
         rows = (await client.get("/query", params={"query": LABELS})).json()["results"]["bindings"]
-        assert {row["label"]["value"] for row in rows} == named_devices(samples) != set()
+        assert {row["label"]["value"] for row in rows} == named_devices(samples) | {"THB1-3F9E5D"}
+        # The decoder has its key now.
+        decoded = {
+            "topic": "home/OMG/BTtoMQTT/BC026EAABBCC",
+            "payload": '{"model_id": "SBBT-002C", "batt": 100}',
+            "qos": 1,
+        }
+        await asyncio.to_thread(publish.multiple, [decoded], hostname=host, port=int(port))
+        decrypted = False
+        while not decrypted:
+            decrypted = (await client.get("/query", params={"query": ENCRYPTED})).json()["boolean"]
 
 
 def named_devices(samples: list[dict[str, Any]]) -> set[str]:

@@ -89,6 +89,7 @@ async def test_a_connected_client_is_revoked(gateway, page):
         assert json.loads(await socket.recv())["error"] == "invalid_client"
     await page.wait_for(f"{entry}.textContent.includes('revoked')")
     assert await page.evaluate("document.getElementById('announcer').textContent") == "viewer is revoked"
+    assert await page.evaluate(f"document.activeElement === {entry}")
 
 
 async def test_rights_are_changed(gateway, page):

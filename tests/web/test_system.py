@@ -206,11 +206,14 @@ async def test_a_backup_is_restored(browser, tmp_path):
         document = await browser.command("DOM.getDocument")
         node = await browser.command("DOM.querySelector", nodeId=document["root"]["nodeId"], selector="#backup input")
         await browser.command("DOM.setFileInputFiles", nodeId=node["nodeId"], files=[str(file)])
+        button = "document.querySelector('#backup button.danger')"
+        await browser.evaluate(f"{button}.focus()")
         await press(browser, "#backup button", "Restore and restart")
         await browser.wait_for(f"{names('#backup [role=status]')}.startsWith('The gateway runs with the state of')", 60)
         assert house.ask("<urn:kept> ?p ?o")
         await browser.wait_for(LIVE)
         assert await browser.evaluate("document.querySelector('#backup input').files.length") == 0
+        assert await browser.evaluate(f"document.activeElement === {button}")
     finally:
         house.process.stop()
 

@@ -10,7 +10,7 @@ const MONTH = 30 * SILENT;
 
 const DIAGNOSTIC = new Set([
   "available", "battery", "battery_low", "battery_ok", "linkquality", "link_quality", "rssi", "snr", "signal", "wifi_signal",
-  "uptime", "model", "manufacturer", "firmware", "update", "update_available", "connectivity", "ip", "ssid", "mac", "loadavg", "heap", "vcc",
+  "uptime", "name", "model", "manufacturer", "firmware", "update", "update_available", "connectivity", "ip", "ssid", "mac", "loadavg", "heap", "vcc",
 ]);
 
 /** Whether a value is about the device itself, not about what it senses. */

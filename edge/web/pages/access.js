@@ -1,5 +1,5 @@
 // Clients: names, rights, invitations, tokens, and the certificate that they have to trust.
-import { html, useEffect, useSignal } from "../ui.js";
+import { html, useEffect, useRef, useSignal } from "../ui.js";
 import { access, may } from "../model/access.js";
 import { getJson, request } from "../model/gateway.js";
 import { now } from "../model/live.js";
@@ -51,6 +51,7 @@ function Invite({ changed }) {
     act(async () => {
       const { invitation } = await post("/api/invitations", "POST", { identity: identity.value.trim(), seconds: Number(seconds.value), rights: rightsOf(form) });
       made.value = { ...invitation, link: new URL(`#/join/${invitation.code}`, await address()).href, until: Date.now() + invitation.seconds * 1000 };
+      identity.value = "";
       announce(t("access.invited", { identity: invitation.identity }));
       changed();
     });
@@ -58,7 +59,7 @@ function Invite({ changed }) {
   return html`<details class="panel wide" id="invite" open=${Boolean(made.value)}><summary>${t("access.invite")}</summary>
     <form class="rows" onSubmit=${invite}>
       <label for="identity">${t("access.name")}</label>
-      <input id="identity" name="identity" required maxlength="200" pattern="[\\w.:@\\/+\\-]+" autocomplete="off" aria-describedby="identity-help" />
+      <input id="identity" name="identity" required maxlength="200" pattern="[\\w.:@\\/+\\-]+" title=${t("access.name.help")} autocomplete="off" aria-describedby="identity-help" />
       <p id="identity-help">${t("access.name.help")}</p>
       <label for="preset">${t("access.preset")}</label>
       <select id="preset" onChange=${(event) => { preset.value = event.target.value; }}>${Object.keys(PRESETS).map((name) => html`<option value=${name} selected=${name === preset.value}>${t(`access.preset.${name}`)}</option>`)}</select>
@@ -90,7 +91,7 @@ function Client({ client, changed }) {
   const { identity, state, since, until, oscore, rights } = client;
   const own = identity === access.value.client, over = OVER.includes(state);
   const end = until && t(["invited", "expired"].includes(state) ? "access.code.until" : "access.token.until", { time: formatTime(until / 1000) });
-  return html`<li id=${`client-${identity}`}><p><span class="mark" data-state=${over ? "bad" : "good"}>${t(`access.state.${state}`)}</span> <b dir="auto">${identity}</b> ${own && html`<small>${t("access.you")}</small>`}
+  return html`<li id=${`client-${identity}`} tabindex="-1"><p><span class="mark" data-state=${over ? "bad" : "good"}>${t(`access.state.${state}`)}</span> <b dir="auto">${identity}</b> ${own && html`<small>${t("access.you")}</small>`}
     <time title=${formatTime(since / 1000)}> ${since > 0 && ago(since / 1000, now.value)}</time></p>
     ${!over && html`<p dir="auto">${summary(rights)}</p>`}
     ${(end || oscore) && html`<p><small>${[end, oscore && t("access.oscore")].filter(Boolean).join(" · ")}</small></p>`}
@@ -135,12 +136,14 @@ function Token({ identity, changed }) {
 
 function Revoke({ identity, changed }) {
   const [act, problem] = useAction();
+  const entry = useRef();
   const revoke = () => act(async () => {
     await request(path(identity), { method: "DELETE" });
+    entry.current?.closest("li").focus();  // the button goes
     announce(t("access.revoked", { identity }));
     changed();
   });
-  return html`<p>${t("access.revoke.text")}</p><button type="button" class="danger" onClick=${revoke}>${t("access.revoke.do")}</button>${problem}`;
+  return html`<p>${t("access.revoke.text")}</p><button ref=${entry} type="button" class="danger" onClick=${revoke}>${t("access.revoke.do")}</button>${problem}`;
 }
 
 function Opening({ opening, changed }) {

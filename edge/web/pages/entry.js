@@ -6,6 +6,7 @@ import { register, signIn } from "../model/gateway.js";
 import { t } from "../model/text.js";
 import { setToken, token } from "../model/token.js";
 import { useAction } from "../parts/action.js";
+import { English } from "../parts/english.js";
 
 const REASONS = ["invalid_request", "invalid_grant", "invalid_client", "forbidden"];
 
@@ -48,7 +49,7 @@ function TokenForm({ error }) {
       <input id="token" ref=${field} type="password" autocomplete="off" spellcheck="false" maxlength="8192" required />
       <button type="submit">${t("entry.use")}</button>
     </form>
-    <p id="entry-error" class="problem" role="alert">${token() ? error.error_description : ""}</p>
+    <p id="entry-error" class="problem" role="alert">${token() && html`<${English}>${error.error_description}<//>`}</p>
     <${SignIn} />
     <p>${t("entry.help", { command: "edge clients token NAME" })}</p>
   </section>`;

@@ -3,7 +3,8 @@ import { html, useRef, useSignal } from "../ui.js";
 import { Message } from "./english.js";
 
 /** Returns a function that carries out an action, and the element that shows why it failed. `alone`: it ignores an action
- *  while another one runs, such as the second click of a double click. */
+ *  while another one runs, such as the second click of a double click. Its button has `aria-disabled` meanwhile: a disabled one
+ *  would lose the focus of the keyboard. */
 export function useAction({ alone = false } = {}) {
   const problem = useSignal(undefined), running = useRef(0);
   const act = async (work) => {

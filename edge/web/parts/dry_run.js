@@ -14,7 +14,7 @@ const SHOWN = 200;
 /** `tested` gets each answer, for the marks of an editor. */
 export function DryRun({ name, text, tested = () => {} }) {
   const hours = useSignal(24), found = useSignal(undefined), busy = useSignal(false);
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true });
   const attempt = () => act(async () => {
     busy.value = true;
     found.value = undefined;
@@ -30,7 +30,7 @@ export function DryRun({ name, text, tested = () => {} }) {
   return html`<section class="panel wide" id="dry-run"><h2>${t("dryrun.title")}</h2><p>${t("dryrun.text")}</p>
     <div class="bar"><label class="choice">${t("dryrun.period")} <select onChange=${(event) => { hours.value = Number(event.target.value); }}>
       ${PERIODS.map((each) => html`<option value=${each} selected=${each === hours.value}>${each < DAY * 2 ? t("dryrun.hours", { n: each }) : t("dryrun.days", { n: each / DAY })}</option>`)}</select></label>
-      <button type="button" id="try" disabled=${busy.value} onClick=${attempt}>${t("dryrun.do")}</button></div>
+      <button type="button" id="try" aria-disabled=${busy.value} onClick=${attempt}>${t("dryrun.do")}</button></div>
     ${problem}
     <div aria-live="polite" aria-busy=${busy.value}>
       ${busy.value && html`<p>${t("dryrun.busy")}</p>`}

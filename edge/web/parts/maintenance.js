@@ -23,7 +23,7 @@ export function Maintenance() {
 
 function Doctor() {
   const found = useSignal(undefined), busy = useSignal(false);
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true });
   const examine = (options) => act(async () => {
     busy.value = true;
     try {
@@ -36,8 +36,8 @@ function Doctor() {
   const fix = () => examine({ method: "POST", headers: { "Content-Type": "application/json" }, body: '{"fix": true}' });
   const findings = found.value ?? [];
   return html`<section class="panel wide" id="doctor" aria-busy=${busy.value}><h2>${t("doctor.title")}</h2><p>${t("doctor.text")}</p>
-    <div class="bar"><button type="button" disabled=${busy.value} onClick=${() => examine()}>${t(busy.value ? "doctor.busy" : "doctor.do")}</button>
-      ${findings.some(({ fixable, fixed }) => fixable === "yes" && !fixed) && html`<button type="button" disabled=${busy.value} onClick=${fix}>${t("doctor.fix")}</button>`}</div>
+    <div class="bar"><button type="button" aria-disabled=${busy.value} onClick=${() => examine()}>${t(busy.value ? "doctor.busy" : "doctor.do")}</button>
+      ${findings.some(({ fixable, fixed }) => fixable === "yes" && !fixed) && html`<button type="button" aria-disabled=${busy.value} onClick=${fix}>${t("doctor.fix")}</button>`}</div>
     ${problem}
     ${found.value && html`<ul class="list">${[...bad(findings), ...findings.filter(({ state }) => state === "ok")].map((each) => html`<${Finding} finding=${each} />`)}</ul>`}
   </section>`;
@@ -77,7 +77,7 @@ function Line({ line }) {
 function Shipping() {
   const [found, error, look] = usePolled(() => getJson("/api/outbox"), AGAIN);
   const busy = useSignal(false), done = useSignal("");
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true });
   const ship = () => act(async () => {
     busy.value = true;
     done.value = "";
@@ -103,13 +103,13 @@ function Shipping() {
   return html`<section class="panel wide" id="shipping"><h2>${t("shipping.title")}</h2><p>${t("shipping.text")}</p>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
     <p class="problem" role="alert">${error}</p><p class="problem" dir="auto"><${English}>${state.reason}<//></p>
-    ${state.state !== "off" && html`<button type="button" disabled=${busy.value} onClick=${ship}>${t("shipping.do")}</button>`}
+    ${state.state !== "off" && html`<button type="button" aria-disabled=${busy.value} onClick=${ship}>${t("shipping.do")}</button>`}
     ${problem}<p role="status">${done}</p></section>`;
 }
 
 function Backup() {
   const busy = useSignal(false);
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true });
   const download = () => act(async () => {
     busy.value = true;
     try {
@@ -122,7 +122,7 @@ function Backup() {
     }
   });
   return html`<section class="panel wide" id="backup"><h2>${t("backup.title")}</h2><p>${t("backup.text")}</p>
-    <button type="button" disabled=${busy.value} onClick=${download}>${t(busy.value ? "backup.busy" : "backup.do")}</button>${problem}
+    <button type="button" aria-disabled=${busy.value} onClick=${download}>${t(busy.value ? "backup.busy" : "backup.do")}</button>${problem}
     <${Restore} /></section>`;
 }
 

@@ -17,11 +17,11 @@ export function Restore() {
 
 function Form() {
   const busy = useSignal(""), outcome = useSignal("");
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true });
   const restore = (event) => {
     event.preventDefault();
     const form = event.target, [file] = form.elements.file.files, keep = form.elements.keep?.checked;
-    if (!confirm(t("restore.sure", { name: file.name }))) return;
+    if (busy.peek() || !confirm(t("restore.sure", { name: file.name }))) return;
     outcome.value = "";
     act(async () => {
       try {
@@ -45,7 +45,7 @@ function Form() {
   return html`<p>${t("restore.text")}</p>
     <form class="rows" onSubmit=${restore}><label class="choice">${t("restore.file")} <input type="file" name="file" required accept=".gz,application/gzip" /></label>
       ${token() && html`<label class="choice"><input type="checkbox" name="keep" /> ${t("restore.keep")}</label>`}
-      <button type="submit" class="danger" disabled=${busy.value}>${t(busy.value || "restore.do")}</button></form>
+      <button type="submit" class="danger" aria-disabled=${Boolean(busy.value)}>${t(busy.value || "restore.do")}</button></form>
     ${problem}<p role="status">${outcome.value}</p>`;
 }
 
