@@ -201,7 +201,7 @@ def _missing(bound: BoundMapping, message: PayloadMessage, search: _NameSearch) 
             yield f'{mapping.name}: {which}: nothing at "{rule.path.text}"{_items(lacking, documents)}'
         null = [at for at, each in enumerate(documents) if _is_null(rule, each)]
         if null:
-            yield f"{mapping.name}: {which}: null is no value{_items(null, documents)}"
+            yield f"{mapping.name}: {which}: null is not a value{_items(null, documents)}"
 
 
 def _is_null(rule: ReadingRule, document: object) -> bool:

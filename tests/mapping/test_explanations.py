@@ -82,14 +82,14 @@ def test_programs_get_the_mappings_of_similar_topics():
     ("payload", "missing"),
     [
         ('[{"v": 1, "w": 2}]', []),
-        ('[{"v": null, "w": 2}]', ["f/m: readings[0]: null is no value"]),
+        ('[{"v": null, "w": 2}]', ["f/m: readings[0]: null is not a value"]),
         (
             '[{"v": 1, "w": 2}, {"v": null}, {"w": null}]',
             [
                 'f/m: readings[0]: nothing at "v" in item 2 of 3, counted from 0',
-                "f/m: readings[0]: null is no value in item 1 of 3, counted from 0",
+                "f/m: readings[0]: null is not a value in item 1 of 3, counted from 0",
                 'f/m: readings[1]: nothing at "w" in item 1 of 3, counted from 0',
-                "f/m: readings[1]: null is no value in item 2 of 3, counted from 0",
+                "f/m: readings[1]: null is not a value in item 2 of 3, counted from 0",
             ],
         ),
     ],

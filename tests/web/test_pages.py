@@ -324,7 +324,7 @@ FORWARD = """(() => {
   };
   return left(text.length - 2) < left(text.length - 1);
 })()"""
-"""Whether the last letters of what the deletion of a device says run from left to right."""
+"""Whether the last letters of the sentence above the button "Delete from the graph" run from left to right."""
 
 
 async def test_no_value_or_label_breaks_the_pages(house: House, page):
