@@ -32,7 +32,7 @@ class Stream:
         self.held = 0
         """Number of the first element that windows get after the slide in progress; 0: they have all."""
         self.too_late = stored.too_late
-        """Elements that came later than that."""
+        """Elements that came too late for a report: see `Accepted`."""
         self.size = 0
         """Bytes of the kept elements, as N-Triples."""
         self.windows: dict[WindowGraph, None] = {}

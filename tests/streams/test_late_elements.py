@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import pyoxigraph as ox
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from edge.engine.settings import EngineSettings
+from edge.engine.start import make_engine
+from edge.protocol.access import ANYBODY
 from edge.protocol.errors import StorageFailed
+from edge.streams.processor import NewElement, Processor
+from edge.streams.settings import StreamSettings
 from edge.streams.store import LATE_OVERHEAD, StreamStore
 from edge.streams.stored_rows import LateElement
 
@@ -78,3 +86,62 @@ def test_elements_end_with_their_stream(store):
     add(store, 2, 1)
     store.drop_stream(1)
     assert (kept(store, 1), kept(store, 2)) == ([], [1])
+
+
+# The processor
+
+SECOND = 1_000_000
+BEGIN = 1_000_000 * SECOND
+WINDOWS = [
+    f"{window}{report}"
+    for window in ("[RANGE PT6S STEP PT2S]", "[RANGE PT2S STEP PT3S]", "[SESSION PT3S]", '[LANDMARK "{}" STEP PT3S]')
+    for report in ("", " NON EMPTY", " ON CHANGE", " EVERY PT4S")
+]
+
+
+class NoLiveData:
+    def follow(self, sparql, access, changed, failed):
+        return [], lambda: None
+
+
+def reported(lateness, windows, arrivals):
+    """Return the values in the reports of each window, and the values that came too late. `arrivals`: (time, now)."""
+    engine = lambda: make_engine(EngineSettings())  # noqa: E731
+    settings = StreamSettings(max_lateness=lateness)
+    processor = Processor(settings, StreamStore(None), engine, NoLiveData(), lambda access: access)
+    processor.advance(BEGIN)
+    processor.put_stream("s", None, ANYBODY)
+    for number, window in enumerate(windows):
+        source = f"FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:s> {window.format('1970-01-12T13:46:41Z')}"
+        text = f"REGISTER RSTREAM <urn:q{number}> AS SELECT ?v {source} WHERE {{ WINDOW <urn:w> {{ ?s <urn:v> ?v }} }}"
+        processor.register(f"urn:q{number}", text, ANYBODY, BEGIN)
+    for value, (time, now) in arrivals:
+        processor.advance(BEGIN + now * SECOND)
+        triples = (ox.Triple(ox.NamedNode("urn:s"), ox.NamedNode("urn:v"), ox.Literal(value)),)
+        processor.add("s", [NewElement(triples, BEGIN + time * SECOND)], ANYBODY, BEGIN + now * SECOND)
+    processor.advance(BEGIN + 90 * SECOND)
+    found = {f"urn:q{number}": set() for number in range(len(windows))}
+    for report in processor.store_reports():
+        found[report.query] |= {int(row[0].value) for row in report.rows}
+    late = {int(each.graph.split(b'"')[1]) for each in processor.late("s", ANYBODY)}
+    assert processor.stream("s", ANYBODY).too_late == len(late)
+    processor.close()
+    return found, late
+
+
+@given(
+    st.sampled_from([0, 0, 4, 12]),
+    st.lists(st.sampled_from(WINDOWS), min_size=1, max_size=2, unique=True),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=1, max_size=8),
+)
+def test_a_late_element_that_no_report_gets_is_kept(lateness, windows, pauses):
+    now, arrivals = 0, []
+    for delay, pause in pauses:
+        now += pause
+        arrivals.append((max(now - delay, 1), now))
+    found, late = reported(lateness, windows, list(enumerate(arrivals)))
+    in_time = sorted(((time, time), value) for value, (time, _) in enumerate(arrivals))
+    wanted, none = reported(lateness, windows, [(value, times) for times, value in in_time])
+    assert not none
+    for query, values in wanted.items():
+        assert values - found[query] <= late, query

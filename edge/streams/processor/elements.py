@@ -15,7 +15,7 @@ from edge.streams.model import Element, ReportPolicy, WindowKind
 from edge.streams.processor.committer import Committer
 from edge.streams.processor.corrector import Corrector
 from edge.streams.processor.element_limits import NewElement, check_size, read_element
-from edge.streams.processor.lateness import missing
+from edge.streams.processor.lateness import is_lost, missing
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
@@ -38,7 +38,10 @@ class Accepted(NamedTuple):
     late: int
     """Those that corrected earlier reports, or could have."""
     too_late: int
-    """Those that came after the lateness of the stream: earlier reports stay as they are, later ones contain them."""
+    """Those that came after the lateness of the stream, or that a window on change never contains.
+
+    Earlier reports stay as they are. Later ones contain those whose time is in their windows.
+    """
 
 
 class _Held(NamedTuple):
@@ -108,7 +111,11 @@ class Elements:
             self._streams.check_room(self._held_size + size)
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
-        too_late = [LateElement(each.number, each.time, now, graph) for each, graph, missing in stored if missing > 0]
+        too_late = [
+            LateElement(each.number, each.time, now, graph)
+            for each, graph, missing in stored
+            if missing > 0 or is_lost(stream, each, self._clock.time)
+        ]
         if not self._pending_changes.is_complete:
             # Once elements are held, later ones of the stream are, too: windows get them in the order of their numbers.
             holds = bool(holds or late or too_late or stream.held)

@@ -16,6 +16,37 @@ def missing(stream: Stream, element: Element, time: int) -> int:
     return TO_CORRECT if element.time >= time - stream.lateness else time
 
 
+def is_lost(stream: Stream, element: Element, time: int) -> bool:
+    """Return whether a window on change never contains a new element that it would have contained in time.
+
+    Such windows get late elements at once, and their reports are not corrected. `time`: that of `missing`.
+    """
+    return element.time < time and any(
+        window.begin < end <= time
+        for window in stream.windows
+        if window.definition.report is ReportPolicy.CHANGE
+        and (end := _leaves(stream, window, element, time)) is not None
+    )
+
+
+def _leaves(stream: Stream, window: WindowGraph, element: Element, time: int) -> int | None:
+    """Return when a late element leaves a window, if up to `time`; None: it stays, or the order of arrival decides."""
+    definition = window.definition
+    if definition.kind is WindowKind.TIME:
+        return element.time + definition.size
+    return _session_end(stream, element, definition.size, time) if definition.kind is WindowKind.SESSION else None
+
+
+def _session_end(stream: Stream, first: Element, pause: int, time: int) -> int:
+    """Return when the session of an element ends, as the kept elements from it up to `time` extend it."""
+    end = first.time + pause
+    for each in stream.between(first.time, time + 1):
+        if each.time >= end:
+            break
+        end = each.time + pause
+    return end
+
+
 def _lacks(stream: Stream, window: WindowGraph, element: Element, time: int) -> bool:
     """Return whether a report of a window that was made would have contained an element, or would be another."""
     definition = window.definition
@@ -27,12 +58,5 @@ def _lacks(stream: Stream, window: WindowGraph, element: Element, time: int) -> 
     if definition.report is ReportPolicy.PERIODIC or element.time + definition.size <= time:
         return True
     # Its session is open. It may extend one that has ended.
-    earlier = [each.time for each in stream.between(element.time - definition.size + 1, element.time)]
-    if not earlier:
-        return False
-    end = earlier[-1] + definition.size
-    for each in stream.between(earlier[-1], time + 1):
-        if each.time >= end:
-            break
-        end = each.time + definition.size
-    return end <= time
+    earlier = list(stream.between(element.time - definition.size + 1, element.time))
+    return bool(earlier) and _session_end(stream, earlier[-1], definition.size, time) <= time
