@@ -40,7 +40,7 @@ class Accepted(NamedTuple):
     too_late: int
     """Those that came after the lateness of the stream, or that a window on change never contains.
 
-    Earlier reports stay as they are. Later ones contain those whose time is in their windows.
+    Earlier reports stay as they are. Later windows contain the element if its time is in their span.
     """
 
 
