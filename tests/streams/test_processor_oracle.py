@@ -106,7 +106,7 @@ class Story:
         self.rng = rng = random.Random(seed)
         self.pauses = random.Random(seed)
         self.directory = directory
-        self.origin = seed % 7
+        self.origin = seed // 2 % 8  # all alignments of steps of up to 8 s, with large and small pieces
         self.lateness = rng.choice([0, 0, 3, 12, 40])
         self.has_restarts = directory is not None and rng.random() < 0.5
         self.streams = ["s", "t"]
@@ -240,7 +240,7 @@ class Story:
             elif action < 0.9:
                 for _ in range(rng.choice([1, 1, 1, 2, 4])):
                     delay = rng.randint(-self.lateness, 3) if late and rng.random() < 0.6 else rng.randint(0, 2)
-                    if late and len(self.windows) == 1 and rng.random() < 0.1:
+                    if len(self.windows) == 1 and rng.random() < 0.1:
                         delay = -self.lateness - rng.randint(1, 5)
                     processor = self.add(processor, delay)
             elif not late and not self.has_restarts and self.now > BEGIN:
