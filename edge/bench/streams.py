@@ -46,6 +46,9 @@ _MEANINGS: Final = {
     "acknowledged_p50_ms": f"message of {_MESSAGE} elements to its acknowledgement, p50, ms",
     "acknowledged_p99_ms": "the same, p99",
     "acknowledged_most_ms": "the same, the longest",
+    "change_p50_ms": "change of a query or an observer meanwhile, p50, ms",
+    "change_p99_ms": "the same, p99",
+    "change_most_ms": "the same, the longest",
     "element_cpu_us": "processor time of an element, us",
     "element_bytes": "bytes written to the disk for an element",
     "report_p50_ms": "end of a window to the report at an observer, p50, ms",
@@ -75,6 +78,8 @@ class _Load:
     """Seconds of a window."""
     latencies: list[float] = field(default_factory=list)
     """Milliseconds from the time of each report to its arrival."""
+    changes: list[float] = field(default_factory=list)
+    """Milliseconds of each change of a query or an observer."""
 
     async def measure(self) -> dict[str, float]:
         queries, observers = (200, 20) if self.small else (10_000, 1_000)
@@ -90,7 +95,10 @@ class _Load:
             grown = self.gateway.memory_mb - memory
             for number in range(observers):
                 _check(await http.post(f"/queries/q{number}", content=f"{callbacks}/{number}"))
+            changes = asyncio.create_task(self._change(http, f"{callbacks}/changed"))
             found = await self._send(queries)
+            changes.cancel()
+            await asyncio.wait([changes])
             await asyncio.sleep(1.5 * self.window)  # the last window ends, too
         if not self.latencies:
             raise ExperimentError("no report arrived")
@@ -98,11 +106,32 @@ class _Load:
             "registration_ms": 1000 * registered / queries,
             "query_kb": 1000 * grown / queries,
             **found,
+            "change_p50_ms": _quantile(self.changes, 50),
+            "change_p99_ms": _quantile(self.changes, 99),
+            "change_most_ms": max(self.changes),
             "report_p50_ms": _quantile(self.latencies, 50),
             "report_p99_ms": _quantile(self.latencies, 99),
             "reports": len(self.latencies),
             "memory_mb": self.gateway.memory_mb,
         }
+
+    async def _change(self, http: httpx.AsyncClient, callback: str) -> None:
+        """Register, observe, pause, restart and end a query, again and again."""
+        name = "/queries/changed"
+        text = self._query(0).replace("stream:q0>", "stream:changed>")
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        while True:
+            for method, content, headers in (
+                ("PUT", text, None),
+                ("POST", callback, None),
+                ("POST", "action=pause", form),
+                ("POST", "action=restart", form),
+                ("DELETE", "", None),
+            ):
+                began = time.perf_counter()
+                _check(await http.request(method, name, content=content, headers=headers))
+                self.changes.append(1000 * (time.perf_counter() - began))
+                await asyncio.sleep(0.02)
 
     async def _send(self, sensors: int) -> dict[str, float]:
         """Send elements at the rate, and wait for all acknowledgements."""

@@ -174,9 +174,7 @@ class RunningStreams:
     ) -> Mapping[str, int]:
         """Add elements."""
         new = [NewElement(triples, time) for triples, time in elements]
-        accepted = await self._call(
-            lambda processor, now: processor.add(identifier, new, access, now), by_arrival=True, during_slides=True
-        )
+        accepted = await self._call(lambda processor, now: processor.add(identifier, new, access, now), by_arrival=True)
         return {"accepted": accepted.elements, "late": accepted.late, "too late": accepted.too_late}
 
     async def explain(self, text: str, access: Access) -> Mapping[str, object]:
@@ -299,11 +297,9 @@ class RunningStreams:
         if fault := self._service.fault():
             raise Stalled(fault)
 
-    async def _call(
-        self, action: Callable[[Processor, int], T], *, by_arrival: bool = False, during_slides: bool = False
-    ) -> T:
+    async def _call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> T:
         await asyncio.to_thread(self._service.start)  # the first one creates a file
-        return await self._wait(self._service.call(action, by_arrival=by_arrival, during_slides=during_slides))
+        return await self._wait(self._service.call(action, by_arrival=by_arrival))
 
     @staticmethod
     async def _wait(future: Future[T]) -> T:
@@ -368,7 +364,7 @@ def _query(processor: Processor, query: RunningQuery) -> Mapping[str, object]:
         "state": query.state,
         "reason": query.failure,
         "live_data_failures": processor.live_failures(query),
-        "reports": query.number,
+        "reports": processor.durable_number(query),
         "skipped": query.skipped,
         "registered": datetime.fromtimestamp(query.begun / 1_000_000, UTC).isoformat(),
     }

@@ -17,8 +17,6 @@ class Action(NamedTuple):
     arrival: int
     run: Callable[[int], bool]
     """Gets that time. Returns false if it has to wait for the end of a slide; then it has done nothing."""
-    during_slides: bool = False
-    """Whether it can run while a slide is in progress."""
 
 
 class ActionQueue:
@@ -30,12 +28,12 @@ class ActionQueue:
         self._actions: deque[Action] = deque()
         self.is_closed = False
 
-    def put(self, run: Callable[[int], bool], *, during_slides: bool = False) -> None:
+    def put(self, run: Callable[[int], bool]) -> None:
         """Add an action: see `Action`. Raises `NotReady` if the queue is closed."""
         with self._condition:
             if self.is_closed:
                 raise NotReady("The gateway is stopping")
-            self._actions.append(Action(self._clock.wall(), run, during_slides))
+            self._actions.append(Action(self._clock.wall(), run))
             self._condition.notify()
 
     def take(self, seconds: float) -> Sequence[Action] | None:

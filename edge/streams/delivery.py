@@ -56,7 +56,13 @@ class Delivery:
         if stream is not None:
             self._processor.check_feed(found, stream, found.access, self._feeds())
         observer = StoredObserver(
-            uuid.uuid4().hex, query, url, access.client, found.number, is_target, found.identifier
+            uuid.uuid4().hex,
+            query,
+            url,
+            access.client,
+            self._processor.durable_number(found),
+            is_target,
+            found.identifier,
         )
         self._waiting.add(observer)
         return observer

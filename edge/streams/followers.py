@@ -48,13 +48,11 @@ class Followers:
             raise NotReady(f'The query "{name}" has not begun yet: {found.failure}; try again later')
         if found.failure:
             raise InvalidRequest(f'The query "{name}" has failed and reports nothing any more: {found.failure}')
-        last = found.number
-        try:
+        with suppress(StorageFailed):
             self._processor.commit()
-        except StorageFailed:
-            # Otherwise the client could know a number that the query does not have after a crash. It gets these
-            # reports when the disk works again.
-            last = self._processor.durable_number(found)
+        # With another one, the client could know a number that the query does not have after a crash. It gets the other
+        # reports when they are durable: after a slide in progress, or when the disk works again.
+        last = self._processor.durable_number(found)
         number, of = _number(found, after, last), found.identifier
         operator = found.query.operator
         reports = FollowedReports(found.name, number, operator, self._most, largest, charge, wake, self._closed, of)

@@ -169,13 +169,11 @@ class StreamService:
             thread.join(timeout)
         return thread is None or not thread.is_alive()
 
-    def call(
-        self, action: Callable[[Processor, int], T], *, by_arrival: bool = False, during_slides: bool = False
-    ) -> Future[T]:
+    def call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> Future[T]:
         """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
 
-        `by_arrival`: the time of the arrival of the action, and not the present. `during_slides`: it can run while a
-        large slide is in progress, because it does not depend on its reports; see `Processor.is_sliding`.
+        `by_arrival`: the time of the arrival of the action, and not the present. The action comes again after a slide
+        in progress if it raises `SlideInProgress`; then it must have changed nothing.
         """
         future: Future[T] = Future()
 
@@ -199,7 +197,7 @@ class StreamService:
 
         try:
             self.start()
-            self._actions.put(run, during_slides=during_slides)
+            self._actions.put(run)
         except EdgeError as error:
             future.set_exception(error)
         return future
@@ -215,7 +213,7 @@ class StreamService:
 
     def observers(self, query: str | None, access: Access) -> Future[list[StoredObserver]]:
         """Return the observers of a query of the client; None: all observers, for the gateway itself."""
-        return self.call(lambda _processor, _now: self._delivery.observers(query, access), during_slides=True)
+        return self.call(lambda _processor, _now: self._delivery.observers(query, access))
 
     def end_observer(self, query: str, observer: str, access: Access) -> Future[None]:
         """Remove an observer."""
@@ -231,13 +229,11 @@ class StreamService:
 
     def waiting(self, observer_id: str, most: int) -> list[StoredReport]:
         """See `edge.streams.callbacks.WaitingReports`. Blocks."""
-        read = self.call(lambda _processor, _now: self._waiting.waiting(observer_id, most), during_slides=True)
-        return read.result()
+        return self.call(lambda _processor, _now: self._waiting.waiting(observer_id, most)).result()
 
     def acknowledged(self, observer_id: str, number: int) -> None:
         """See `edge.streams.callbacks.WaitingReports`. Blocks."""
-        note = self.call(lambda _processor, _now: self._waiting.acknowledged(observer_id, number), during_slides=True)
-        note.result()
+        self.call(lambda _processor, _now: self._waiting.acknowledged(observer_id, number)).result()
 
     def subscribe(self, query: QueryRequest, sink: Sink, alias: str | None) -> Future[ActiveSubscription]:
         """Start a continuous query for one subscriber. The sink gets its first result before the future is done, and
@@ -290,9 +286,11 @@ class StreamService:
     # The thread
 
     def _put_change(self, action: Callable[[], None]) -> None:
-        """Pass a change of live data to the thread."""
+        """Pass a change of live data to the thread. The reports of a slide in progress are computed without it."""
 
         def run(_arrival: int) -> bool:
+            if self._is_sliding:
+                return False
             if self._broken is None:
                 action()
             return True
@@ -369,8 +367,6 @@ class StreamService:
         self._guarded("streams.failed", lambda: self._store_reports(retry))
 
     def _has_run(self, action: Action) -> bool:
-        if self._is_sliding and not action.during_slides:
-            return False
         has_run = True
 
         def run() -> None:

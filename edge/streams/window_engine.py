@@ -65,7 +65,7 @@ class WindowEngine:
         del self._windows[window.definition]
         self._due = [entry for entry in self._due if entry[2] is not window]
         heapq.heapify(self._due)
-        self.change((), window.empty())
+        self.change((), window.empty(), settle=not self._is_unsettled)
 
     def schedule(self, window: WindowGraph) -> None:
         """Note when a window slides next. Call this when it has taken elements or has slid."""
@@ -121,6 +121,8 @@ class WindowEngine:
         added: list[ox.Quad] = []
         removed: list[ox.Quad] = []
         for window, entering, leaving in moves:
+            if self._windows.get(window.definition) is not window:
+                continue  # its last query has ended during the slide
             came, went = window.move(entering, leaving)
             added += came
             removed += went

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 from collections import Counter
 
 import pyoxigraph as ox
@@ -103,6 +104,7 @@ class Story:
     """A random query on random windows, with random input."""
 
     def __init__(self, seed, directory=None):
+        self.seed = seed
         self.rng = rng = random.Random(seed)
         self.pauses = random.Random(seed)
         self.directory = directory
@@ -123,6 +125,14 @@ class Story:
         self.arrivals = []
         self.numbers = Counter()
         self.now = BEGIN
+        self.begun = None
+        """Time at which the query "q" was registered."""
+        self.others = {}
+        """Queries that were registered during a slide, by name: question or begin, and the places of the first arrival
+        and the first report.
+        """
+        self.ended = None
+        """Number of reports at the end of the query "d"."""
         self.got = []
 
     def _csparql_allowed(self):
@@ -155,8 +165,11 @@ class Story:
         self.reports = [*getattr(self, "reports", ()), reports]
         return probe.windows[0].definition
 
-    def text(self):
-        """Return the query in its language, and as SPARQL."""
+    def text(self, name="q", longer=0):
+        """Return the query in its language, and as SPARQL. `longer`: added to the sizes of its windows."""
+        brackets = [
+            re.sub(r"\d+(?=S| STEP|\])", lambda n: str(int(n[0]) + longer), each, count=1) for each in self.brackets
+        ]
         body = self.body
         if self.language == "C-SPARQL":
             iri = stream_iri("s")
@@ -164,17 +177,17 @@ class Story:
             plain = body.replace("A[", group).replace("]", "}")
             head, _, rest = plain.partition("{" if body.startswith("ASK") else "WHERE")
             where = ("{" if body.startswith("ASK") else "WHERE") + rest
-            source = f"FROM {'NAMED ' if self.is_named else ''}STREAM <{iri}> {self.brackets[0]}"
-            return f"REGISTER QUERY q AS {head} {source} {where}", plain, (iri if self.is_named else "",)
+            source = f"FROM {'NAMED ' if self.is_named else ''}STREAM <{iri}> {brackets[0]}"
+            return f"REGISTER QUERY {name} AS {head} {source} {where}", plain, (iri if self.is_named else "",)
         clauses = " ".join(
             f"FROM NAMED WINDOW <urn:w{place}> ON <{window.stream}> {text}{reports}"
-            for place, (window, text, reports) in enumerate(zip(self.windows, self.brackets, self.reports, strict=True))
+            for place, (window, text, reports) in enumerate(zip(self.windows, brackets, self.reports, strict=True))
         )
         marked = body.replace("A[", "WINDOW <urn:w0> {").replace("B[", "WINDOW <urn:w1> {").replace("L[", "{")
         marked = marked.replace("]", "}")
         word = "{" if body.startswith("ASK") else "WHERE"
         head, _, rest = marked.partition(word)
-        text = f"REGISTER {self.operator} <urn:edge:stream:q> AS {head} {clauses} {word}{rest}"
+        text = f"REGISTER {self.operator} <urn:edge:stream:{name}> AS {head} {clauses} {word}{rest}"
         return text, marked.replace("WINDOW <", "GRAPH <"), tuple(f"urn:w{i}" for i in range(len(self.windows)))
 
     def processor(self):
@@ -204,6 +217,11 @@ class Story:
         return len(self.windows) == 1 or not (self._is_by_arrival or has_session)
 
     @property
+    def has_others(self):
+        """Whether queries come and end during slides."""
+        return self.seed % 4 == 1
+
+    @property
     def earliest(self):
         """The least delay of an element that comes during a slide."""
         if len(self.windows) == 1:
@@ -228,8 +246,11 @@ class Story:
             processor.put_stream(name, self.lateness * SECOND, ANYBODY)
         for _ in range(rng.randint(0, 2)):
             processor = self.add(processor, rng.randint(-2, 0))
-        self.begun = self.now
         processor.register("q", text, ANYBODY, self.now * SECOND)
+        if self.has_others:
+            # It shares the windows, and is paused and ended during slides.
+            processor.register("d", self.text("d")[0], ANYBODY, self.now * SECOND)
+        self.begun = self.now
         self.arrivals.clear()
         for _ in range(rng.randint(5, 25)):
             action = rng.random()
@@ -260,9 +281,10 @@ class Story:
         processor.close()
         self.store.close()
         windows = tuple(NamedWindow(name, window) for name, window in zip(names, self.windows, strict=True))
-        self.question = Question(
-            self.sparql, StreamOperator(self.operator), windows, self.begun, self.language == "RSP-QL"
-        )
+        self.question = self.asked(windows, self.begun)
+
+    def asked(self, windows, begun):
+        return Question(self.sparql, StreamOperator(self.operator), windows, begun, self.language == "RSP-QL")
 
     def restarted(self, processor, now):
         self.got += processor._committer.durable  # durable, so observers get them
@@ -281,6 +303,7 @@ class Story:
 
         Returns the processor.
         """
+        restarts = 0
         while not processor.advance(now * SECOND):
             if not processor.is_sliding:
                 continue
@@ -291,9 +314,46 @@ class Story:
                     self.add_now(processor, self.pauses.randint(self.earliest, 2), now)
                 except SlideInProgress:
                     self.story.append(f"which waits at {now}")
-            elif action < 0.3 and self.has_restarts:
+            elif action < 0.3 and self.has_restarts and restarts < 3:
+                restarts += 1  # not too many: each makes the slide again
                 processor = self.restarted(processor, now)
+            elif action < 0.6 and self.has_others and self.begun is not None:
+                self.change(processor, now)
         return processor
+
+    def change(self, processor, now):
+        """Register, pause or end a query in the middle of a slide."""
+        action = self.pauses.choice(["register", "pause", "restart", "pause", "restart", "end"])
+        self.story.append(f"{action} at {now}")
+        if action == "register" and len(self.others) < 2:
+            self.register(processor, now)
+        elif processor.find("d") is not None:
+            if action == "end":
+                processor.unregister("d", ANYBODY)
+                self.ended = len(self.got)
+            else:
+                processor.pause("d", ANYBODY, paused=action == "pause")
+
+    def register(self, processor, now):
+        """Register a query with the same windows, or with longer ones."""
+        # Elements of the story come at the time of the slide, and not after it as real ones. So windows that depend on
+        # arrivals are those of the other query.
+        name, longest = f"p{len(self.others)}", 0 if self._is_by_arrival else 20 + len(self.others)
+        longer = self.pauses.choice([0, longest])
+        text, _, names = self.text(name, longer)
+        try:
+            query = processor.register(name, text, ANYBODY, now * SECOND)
+        except SlideInProgress:
+            self.story.append("which waits")
+            return
+        windows = tuple(
+            NamedWindow(name, each.definition) for name, each in zip(names, query.query.windows, strict=True)
+        )
+        self.others[name] = (
+            self.asked(windows, query.begun // SECOND) if longer else query.begun,
+            len(self.arrivals),
+            len(self.got),
+        )
 
     def add(self, processor, delay):
         processor = self.advance(processor, self.now)
@@ -313,10 +373,32 @@ class Story:
 
     def check(self):
         self.run()
-        expected = reports_of(self.question, self.arrivals, self.lateness, self.live.at, self.now)
-        assert [report.number for report in self.got] == list(range(1, len(self.got) + 1))
+        self.check_query(self.question, self.arrivals, self.made("q"))
+        for name, (question, arrivals, reports) in self.others.items():
+            if isinstance(question, Question):
+                self.check_query(question, self.arrivals[arrivals:], self.made(name))
+            else:
+                # With the same windows, it makes the reports and corrections of the other query since its begin.
+                same = [each for each in self.got[reports:] if each.query == "q" and each.time >= question]
+                assert list(map(plain, self.made(name))) == list(map(plain, same))
+        known = list(map(plain, self.made("q")))
+        assert self.compares or all(plain(each) in known for each in self.made("d"))
+        assert all(each.query != "d" for each in self.got[self.ended or len(self.got) :])
+
+    @property
+    def compares(self):
+        return self.operator != "RSTREAM" and not self.sparql.startswith("ASK")
+
+    def made(self, name):
+        """Return the reports of a query."""
+        found = [report for report in self.got if report.query == name]
+        assert [report.number for report in found] == list(range(1, len(found) + 1))
+        return found
+
+    def check_query(self, question, arrivals, got):
+        expected = reports_of(question, arrivals, self.lateness, self.live.at, self.now)
         found: dict[int, Counter] = {}
-        for report in self.got:
+        for report in got:
             rows = found.setdefault(report.time // SECOND, Counter())
             if report.form is QueryForm.ASK:
                 rows.clear()
@@ -326,20 +408,25 @@ class Story:
         wanted: dict[int, Counter] = {}
         for time, rows in expected:
             wanted.setdefault(time, Counter()).update(rows)
-        if self.question.sparql.startswith("ASK"):
+        if question.sparql.startswith("ASK"):
             wanted = dict(expected)
         assert {time: +rows for time, rows in found.items() if +rows or -rows} == {
             time: rows for time, rows in wanted.items() if rows
         }
         assert not any(-rows for rows in found.values())
         if not self.lateness:
-            whole = [(report.time // SECOND, Counter(map(self.plain, report.rows))) for report in self.got]
+            whole = [(report.time // SECOND, Counter(map(self.plain, report.rows))) for report in got]
             assert whole == expected
 
     def plain(self, row):
         if self.sparql.startswith("ASK"):
             return (row[0].value,)
         return tuple(None if term is None else str(term) for term in row)
+
+
+def plain(report):
+    """Return what is equal in the reports of equal queries."""
+    return report.time, report.form, Counter(report.rows), Counter(report.removed or ()), report.removed is None
 
 
 @pytest.fixture(autouse=True)

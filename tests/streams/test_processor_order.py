@@ -34,10 +34,10 @@ class NoLiveData:
         return [], lambda: None
 
 
-def make(lateness=0, begin=BEGIN, store=None, restored=None):
+def make(lateness=0, begin=BEGIN, store=None, restored=None, **options):
     engine = lambda: make_engine(EngineSettings())  # noqa: E731
     settings = StreamSettings(max_lateness=lateness)
-    processor = Processor(settings, store or StreamStore(None), engine, NoLiveData(), lambda access: access)
+    processor = Processor(settings, store or StreamStore(None), engine, NoLiveData(), lambda access: access, **options)
     if restored is not None:
         processor.restore(restored)
         return processor

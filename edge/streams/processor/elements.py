@@ -151,6 +151,8 @@ class Elements:
         held, self._held, self._held_size = self._held, [], 0
         late: dict[Stream, list[int]] = {}
         for stream, elements, numbers in held:
+            if self._streams.by_iri.get(stream.iri) is not stream:
+                continue  # it has ended meanwhile
             stream.held = 0
             self._keep(stream, elements)
             if numbers:

@@ -20,6 +20,8 @@ class PendingChanges:
         self.is_complete = True
         """False while a slide is in progress: its first reports must not be stored without the others."""
         self._reports: list[tuple[RunningQuery, Report]] = []
+        self._first: dict[RunningQuery, int] = {}
+        """Number of the first report of each query that has some."""
         self._derived: list[tuple[Stream, StoredElement]] = []
         self._fresh: dict[Stream, None] = {}
         """Streams with elements that came after the last slides."""
@@ -41,6 +43,11 @@ class PendingChanges:
     def add_report(self, query: RunningQuery, report: Report) -> None:
         """Add a report."""
         self._reports.append((query, report))
+        self._first.setdefault(query, report.number)
+
+    def durable_number(self, query: RunningQuery) -> int:
+        """Return the number of the last durable report of a query."""
+        return self._first.get(query, query.number + 1) - 1
 
     def note_result(self, query: RunningQuery) -> None:
         """Note that the result of a query at its last report may have changed."""
@@ -74,7 +81,8 @@ class PendingChanges:
 
     def forget_query(self, query: RunningQuery) -> None:
         """Forget what belongs to a query that has ended."""
-        self._reports = [each for each in self._reports if each[0] is not query]
+        if self._first.pop(query, None) is not None:
+            self._reports = [each for each in self._reports if each[0] is not query]
         self._moved.pop(query, None)
 
     def store(self, store: StreamStore) -> None:
@@ -105,4 +113,5 @@ class PendingChanges:
             stream.uncorrected.clear()
         self._moved.clear()
         self._changed.clear()
+        self._first.clear()
         self._reports, self._derived = [], []

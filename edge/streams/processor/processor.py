@@ -121,8 +121,7 @@ class Processor:
     def is_sliding(self) -> bool:
         """Whether a slide is in progress, which further calls of `advance` continue.
 
-        Meanwhile queries and streams show reports that are not durable. `add` raises `SlideInProgress` if the elements
-        have to wait. Other changes have to wait in any case.
+        Methods raise `SlideInProgress` if they have to wait for its end. Changes of live data have to wait, too.
         """
         return self._window_advance.is_sliding
 
@@ -142,8 +141,7 @@ class Processor:
 
     def durable_number(self, query: RunningQuery) -> int:
         """Return the number of the last durable report of a query."""
-        pending = [report.number for report in self._pending_changes.reports if report.query == query.name]
-        return min(pending, default=query.number + 1) - 1
+        return self._pending_changes.durable_number(query)
 
     # Streams
 
@@ -164,10 +162,7 @@ class Processor:
         return self._streams.visible(access)
 
     def add(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
-        """Add elements of a client to a stream. `advance` comes next. See `Elements.post`.
-
-        Raises `SlideInProgress` if they have to wait for its end.
-        """
+        """Add elements of a client to a stream. `advance` comes next. See `Elements.post`."""
         times = [now if each.time is None else each.time for each in elements]
         holds = self._window_advance.admit(now, min(times, default=now))
         self._window_advance.settle()

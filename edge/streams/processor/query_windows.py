@@ -54,7 +54,7 @@ class QueryWindows:
         try:
             query.patterns = patterns
             for each in query.query.windows:
-                window = self._use(each.definition, begins or {})
+                window = self._use(each.definition, begins, query.begun)
                 self._users.add(window, query)
                 query.windows += (window,)
             query.spuid = query.subscribe(self._engine, [window.graph.value for window in query.windows], query.sink)
@@ -83,6 +83,18 @@ class QueryWindows:
         except EdgeError:
             return False  # `begin` raises it
 
+    def depends_on_slide(self, query: RunningQuery) -> bool:
+        """Return whether a new query needs the results of a slide in progress, so that it has to begin after it.
+
+        - Live data that the query needs would enter the reports of the slide.
+        - The graphs of reports that are not durable are numbered again after a crash, as elements that come later.
+        - ISTREAM and DSTREAM compare with the result at the begin, which is that of a part of the slide.
+        """
+        streams = [self._streams.by_iri[window.definition.stream] for window in query.query.windows]
+        if self.asks_live_graph(query) or any(stream.query for stream in streams):
+            return True
+        return query.compares and any(self._engine.find(each.definition) is not None for each in query.query.windows)
+
     def live_failures(self, query: RunningQuery) -> list[str]:
         """Return the live data of a query that do not change any more, with the reasons."""
         found = self._live.failures(query.patterns, query.access)
@@ -90,8 +102,13 @@ class QueryWindows:
             found.append(f"{OBSERVATIONS}: {self._source.failure}")
         return found
 
-    def _use(self, definition: WindowDefinition, begins: Mapping[str, tuple[int, int]]) -> WindowGraph:
-        """Return the window with a definition. A new one begins now, or where it was in an earlier process."""
+    def _use(
+        self, definition: WindowDefinition, begins: Mapping[str, tuple[int, int]] | None, begun: int
+    ) -> WindowGraph:
+        """Return the window with a definition. A new one begins with its query, or where it was in an earlier process.
+
+        `begins`: see `begin`. `begun`: time at which the query began; during a slide, it is after that of the slide.
+        """
         stream = self._streams.by_iri.get(definition.stream)
         if stream is None:
             raise InvalidRequest(f"The stream {definition.stream} is not registered any more")
@@ -101,11 +118,14 @@ class QueryWindows:
         if window is not None:
             return window
 
-        def make(number: int) -> WindowGraph:
-            return begin_window(definition, stream, number, begins, self._clock.time)
-
+        now = self._clock.time if begins is not None else max(self._clock.time, begun)
+        begins = begins or {}
         if stream.iri == OBSERVATIONS and window_key(definition) not in begins:
             begins = self._source.fill(stream, definition)
+
+        def make(number: int) -> WindowGraph:
+            return begin_window(definition, stream, number, begins, now)
+
         window = self._engine.add(make)
         stream.windows[window] = None
         stream.needed_again()

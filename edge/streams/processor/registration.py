@@ -61,17 +61,20 @@ class QueryRegistration:
         """Register a query and start it.
 
         Raises `ParsingFailed`, `InvalidRequest` (among others, if a stream is not registered), `Forbidden`,
-        `TooManyRequests`, `StorageFailed`, and errors of the subscription.
+        `TooManyRequests`, `StorageFailed`, and errors of the subscription. Raises `SlideInProgress` if it has to wait:
+        see `QueryWindows.depends_on_slide`.
         """
         check_name(name)
-        self._advance(now)
-        # Its first reports come after this time, also if the process ends at once.
-        self._committer.commit()
-        now = self._clock.time
+        now = self._window_advance.begin_time(now)
+        if not self._window_advance.is_sliding:
+            # Its first reports come after this time, also if the process ends at once.
+            self._committer.commit()
         parsed_query = self._read(text, now)
         self._check_registration(name, parsed_query, access)
         stored = StoredQuery(name, text, access, now, False, 0, now, uuid.uuid4().hex)
         query = RunningQuery(stored, parsed_query)
+        if self._window_advance.is_sliding and self._windows.depends_on_slide(query):
+            raise SlideInProgress
         derived = query.output_stream
         if derived is not None:
             check_writes(access, derived)
@@ -106,9 +109,12 @@ class QueryRegistration:
     def subscribe(self, text: str, access: Access, now: int) -> tuple[RunningQuery, Delta]:
         """Start a query for one subscriber, and return its first result. It ends with `unsubscribe`, or the process.
 
-        Raises the errors of `register`.
+        Raises the errors of `register`. Raises `SlideInProgress` if a slide is in progress: the first result would be
+        that of a part of it.
         """
-        self._advance(now)
+        self._window_advance.begin_time(now)
+        if self._window_advance.is_sliding:
+            raise SlideInProgress
         now = max(now, self._clock.time)
         parsed_query = self._read(text, now)
         self._check_windows(parsed_query, access)
@@ -163,11 +169,6 @@ class QueryRegistration:
         with self._store.transaction():
             self._store.pause(name, paused=paused)
         query.paused = paused
-
-    def _advance(self, now: int) -> None:
-        self._window_advance.advance(now)
-        if self._window_advance.is_sliding:
-            raise SlideInProgress
 
     def _read(self, text: str, now: int) -> ContinuousQuery:
         return read_query_text(text, now, self._settings.origin)

@@ -112,6 +112,17 @@ class WindowAdvance:
         self._clock.time = max(self._clock.time, time)
         self._pending_changes.is_complete = False
 
+    def begin_time(self, now: int) -> int:
+        """Let the windows slide up to `now`, and return the time from which a new query can report.
+
+        While a slide is in progress, this is the time after it: the query takes no part in the slide, also if the slide
+        is made again after a crash.
+        """
+        if self._present is None:
+            self.advance(now)
+        time = self._clock.time
+        return time if self._present is None else max(time, self._present[0] + 1)
+
     def admit(self, now: int, first: int) -> bool:
         """Let elements come at a time, also during a slide, as if it was done.
 
@@ -148,8 +159,9 @@ class WindowAdvance:
         for number, query in enumerate(queries, 1):
             if not number % _REPORTS:
                 yield _REPORTS
-            # A window that several queries share may still have to slide for the time before the newest of them.
-            if query.state != "running" or time < query.begun:
+            # A window that several queries share may still have to slide for the time before the newest of them. Others
+            # have ended since the windows have slid.
+            if query.state != "running" or time < query.begun or not query.windows:
                 continue
             report = query.report(time)
             query.mark(time)

@@ -22,6 +22,7 @@ def begin_window(
     if earlier is None:
         return probe
     begin, first = earlier
+    now = max(now, begin)  # it began during a slide that is made again, in which it takes no part
     elements = [
         element
         for element in stream.elements
