@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 from edge.engine.admission.fair_share import FairShare
 from edge.engine.clock import Clock
@@ -15,7 +18,7 @@ from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotFound, StorageFailed, TooManyRequests
 from edge.streams.encoding import parsed
 from edge.streams.names import stream_iri
-from edge.streams.processor import NewElement, Processor
+from edge.streams.processor import NewElement, Processor, SlideInProgress
 from edge.streams.quota import check_quota
 from edge.streams.report import TRIPLES, Report
 from edge.streams.running_query import RunningQuery
@@ -23,6 +26,10 @@ from edge.streams.stored_rows import StoredObserver
 from edge.streams.waiting import WaitingReports
 
 _log = logging.getLogger(__name__)
+_PIECE: Final = 50
+"""Reports that are delivered before the next look at the time."""
+_LONGEST: Final = 20_000
+"""Microseconds of a call of `deliver`, about."""
 
 
 class Delivery:
@@ -44,6 +51,17 @@ class Delivery:
         self._clock = clock
         self._notify = notify
         self._own_stream = own_stream
+        self._reports: deque[Report] = deque()
+        """Durable reports that are not delivered."""
+        self._waits: dict[str, None] = {}
+        """Queries with observers that are streams, which get elements after the slide in progress."""
+        self._failure = ""
+        """Why observers do not get the reports since `add` yet."""
+
+    @property
+    def number(self) -> int:
+        """Number of reports that have to be delivered."""
+        return len(self._reports)
 
     def observe(self, query: str, url: str, access: Access, *, is_target: bool = False) -> StoredObserver:
         """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
@@ -99,12 +117,32 @@ class Delivery:
         ended = self._processor.owned(query, access)
         self._processor.unregister(query, access)
         ended.end_followers(f'The query "{query}" has been ended')
+        self._reports = deque(report for report in self._reports if report.query != query)
         return self._waiting.forget(query)
 
-    def deliver(self, reports: Sequence[Report]) -> str:
-        """Deliver durable reports. Returns why observers do not get them yet; empty if they do."""
+    def add(self, reports: Iterable[Report]) -> None:
+        """Add durable reports, which `deliver` delivers in this order."""
+        if not self._reports:
+            self._failure = ""
+        self._reports.extend(reports)
+
+    def deliver(self) -> str:
+        """Deliver reports for a while: `number` are left. Returns why observers do not get them; empty if they do."""
+        end = self._clock.steady() + _LONGEST
+        waits, self._waits = self._waits, {}
+        self._deliver_to_observers(waits)
+        while self._reports:
+            reports = list(islice(self._reports, _PIECE))
+            for _ in reports:
+                self._reports.popleft()
+            self._deliver_to_followers(reports)
+            self._deliver_to_observers(dict.fromkeys(report.query for report in reports))
+            if self._clock.steady() >= end:
+                break
+        return self._failure
+
+    def _deliver_to_followers(self, reports: Sequence[Report]) -> None:
         find = self._processor.find
-        failure = ""
         for report in reports:
             query = find(report.query)
             if query is None:
@@ -114,20 +152,23 @@ class Delivery:
                     follower.report(report)
                 except Exception:  # noqa: BLE001  one follower must not keep reports from the others
                     _log.exception("streams.follower_failed")
-        for name in dict.fromkeys(report.query for report in reports):
-            query = find(name)
+
+    def _deliver_to_observers(self, queries: Iterable[str]) -> None:
+        for name in queries:
+            query = self._processor.find(name)
             if query is None:
                 continue
             try:
-                self._deliver_to_observers(query)
+                self._notify_observers(query)
+            except SlideInProgress:
+                self._waits[name] = None
             except EdgeError as error:
                 # The reports are stored: observers get them with the next one, or after a restart.
-                failure = error.description
+                self._failure = error.description
                 _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
-        return failure
 
-    def _deliver_to_observers(self, query: RunningQuery) -> None:
-        """Notify the observers of a query. Raises `StorageFailed`."""
+    def _notify_observers(self, query: RunningQuery) -> None:
+        """Notify the observers. Raises `StorageFailed`, and `SlideInProgress` if one is a stream that has to wait."""
         observers = self._waiting.of(query.name)
         if observers:
             self._waiting.bound(query.name, query.query.operator)

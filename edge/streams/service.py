@@ -55,8 +55,8 @@ _REVIEW: Final = 60 * _SECOND
 """Time between two checks of the permissions of all queries."""
 _ACKNOWLEDGED: Final = _SECOND // 4
 """Time until an acknowledgement of an observer is stored, together with those that come meanwhile."""
-_MOST_UNSTORED: Final = 10_000
-"""Reports that wait in memory until the disk works again."""
+_MOST_WAITING: Final = 10_000
+"""Reports in memory, until they are stored and delivered, with which no further slide begins."""
 
 
 class StreamService:
@@ -306,6 +306,8 @@ class StreamService:
             while self._put_off or self._is_sliding:
                 self._work((), retry)
             self._store_reports(retry)
+            while self._broken is None and self._delivery.number:
+                self._delivery.deliver()
         finally:
             if not self._actions.is_closed:
                 self._break("streams.failed", RuntimeError("its thread has ended"))
@@ -336,7 +338,7 @@ class StreamService:
         """Return the seconds until something is due."""
         if self._broken is not None:
             return _LONGEST_WAIT
-        if self._put_off or self._is_sliding:
+        if self._put_off or self._is_sliding or self._delivery.number:
             return 0.0
         if retry.failures:
             return retry.failed()
@@ -381,25 +383,28 @@ class StreamService:
         return self._broken is None and self._processor.is_sliding
 
     def _advance(self, now: int) -> None:
-        # While the disk fails, reports wait in memory: windows stand still before they fill it.
-        if self._is_sliding or (self._broken is None and self._processor.pending_changes < _MOST_UNSTORED):
+        # While the disk fails, or is too slow, reports wait in memory: windows stand still before they fill it.
+        waiting = self._processor.pending_changes + self._delivery.number
+        if self._is_sliding or (self._broken is None and waiting < _MOST_WAITING):
             self._guarded("streams.failed", lambda: self._processor.advance(now))
 
     def _store_reports(self, retry: Retry) -> None:
         if self._broken is not None:
             return
+        failure = ""
         try:
             self._waiting.expire()
             self._flush(retry)
-            reports = self._processor.store_reports()
+            self._delivery.add(self._processor.store_reports())
         except EdgeError as error:
-            self.failing = error.description
+            failure = error.description
             if not retry.failures:
-                _log.error("streams.not_stored", extra={"reason": error.description})
+                _log.error("streams.not_stored", extra={"reason": failure})
                 retry.failed()
-            return
-        retry.succeeded()
-        self.failing = self._delivery.deliver(reports) or self._processor.problem
+        else:
+            retry.succeeded()
+        undelivered = self._delivery.deliver()
+        self.failing = failure or undelivered or self._processor.problem
 
     def _flush(self, retry: Retry) -> None:
         """Store what observers have acknowledged. Not each by itself: a transaction takes longer than a report."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from test_processor_order import BEGIN, SECOND, make, query, triple
 
@@ -10,6 +12,7 @@ from edge.protocol.access import ANYBODY
 from edge.streams import window_engine
 from edge.streams.delivery import Delivery
 from edge.streams.processor import NewElement, SlideInProgress, window_advance
+from edge.streams.running_query import Follower
 from edge.streams.store import StreamStore
 from edge.streams.waiting import WaitingReports
 
@@ -58,7 +61,8 @@ class World:
         while not self.processor.advance(until):
             pass
         reports = self.processor.store_reports()
-        self.delivery.deliver(reports)
+        self.delivery.add(reports)
+        self.delivery.deliver()
         return [(each.query, each.number, (each.time - BEGIN) // SECOND, len(each.rows)) for each in reports]
 
     def finish_after(self, restarts):
@@ -75,6 +79,17 @@ def world(tmp_path, monkeypatch):
     world = World(tmp_path)
     yield world
     world.close()
+
+
+class Steps:
+    """A clock that moves by 10 ms with each look at it."""
+
+    def __init__(self):
+        self.time = 0
+
+    def steady(self):
+        self.time += 10_000
+        return self.time
 
 
 both = pytest.mark.parametrize("restarts", [False, True])
@@ -148,3 +163,40 @@ def test_changes_that_depend_on_a_slide_wait_for_it(world):
     world.register("compared", "[RANGE PT3S STEP PT3S]", operator="ISTREAM")
     assert world.finish() == [("q", 1, 10, 5)]
     world.register("chained", stream="c")
+
+
+def test_many_reports_are_delivered_in_pieces_in_order(world, monkeypatch):
+    for module, name in ((window_engine, "_LARGEST_PIECE"), (window_advance, "_LARGEST_TURN")):
+        monkeypatch.setattr(module, name, 1_000)
+    got, pieces = [], []
+
+    def follow(name):
+        follower = Follower(lambda report: got.append((report.query, report.number)), lambda reason: None)
+        world.processor.find(name).followers[name] = follower
+
+    names = [f"q{number}" for number in range(200)]
+    for name in names:
+        world.register(name)
+        follow(name)
+    delivery = Delivery(
+        world.processor, world.waiting, 10, Steps(), lambda observer: got.append(observer), lambda _url: None
+    )
+    observer = delivery.observe("q0", "http://localhost/", ANYBODY).id
+    for end in (END, END + 10 * SECOND):
+        while not world.processor.advance(end):
+            pass
+        delivery.add(world.processor.store_reports())
+    assert delivery.number == 402
+    while delivery.number:
+        delivery.deliver()
+        pieces.append(len(got))
+        if len(pieces) == 1:
+            # An ended query reports no more, and another one with its name does not get its reports.
+            delivery.unregister("q199", ANYBODY)
+            world.register("q199")
+            follow("q199")
+    assert len(pieces) > 2
+    assert max(after - before for before, after in itertools.pairwise([0, *pieces])) <= 102
+    assert got.count(observer) == 2
+    found = [each for each in got if each != observer]
+    assert found == [(name, number) for number in (1, 2) for name in names[:-1]]
