@@ -16,6 +16,7 @@ from edge.engine.requests import SubscribeFailed, SubscriberNotification
 from edge.protocol.bag import Bag
 from edge.protocol.results import Row
 from edge.streams.model import Element, ReportPolicy, WindowDefinition, WindowKind
+from edge.streams.pattern_constants import can_change
 from edge.streams.running_query import RunningQuery
 from edge.streams.slide import Window
 from edge.streams.stream import Stream
@@ -45,6 +46,9 @@ def corrections(
 
     `streams`: all streams, which have the late elements already. The query continues as if it had reported that.
     """
+    windows = [window.definition for window in query.windows if window.definition.stream == late.stream.iri]
+    if not can_change(query.constants, windows, late.elements):
+        return
     span = _span(query, late, until)
     if span is None:
         return

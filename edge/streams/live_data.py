@@ -182,7 +182,7 @@ def live_patterns(query: ContinuousQuery) -> tuple[Pattern, ...]:
     windows = {window.name for window in query.windows}
     _check_graphs(query, parsed, windows)
     found: dict[Pattern, None] = {}
-    for subject, predicate, object_, graph in _triples(parsed):
+    for subject, predicate, object_, graph in triples_of(parsed):
         if isinstance(graph, algebra.Variable):
             graphs: tuple[str | None, ...] = query.named_graphs or ()
         elif graph is None:
@@ -214,7 +214,7 @@ def reads_live_default(query: ContinuousQuery) -> bool:
 def _check_graphs(query: ContinuousQuery, parsed: Query, windows: set[str]) -> None:
     """Raise `InvalidRequest` if a query could read the windows of others: they are graphs of the same engine."""
     named = [*(query.default_graphs or ()), *(query.named_graphs or ())]
-    for node in _nodes(parsed.pattern):
+    for node in nodes_of(parsed.pattern):
         if isinstance(node, algebra.GraphPattern):
             if isinstance(node.name, Iri):
                 named.append(node.name.value)
@@ -230,7 +230,7 @@ def _check_graphs(query: ContinuousQuery, parsed: Query, windows: set[str]) -> N
 _Slots = tuple[object, object, object, object]
 
 
-def _triples(query: Query) -> Iterator[_Slots]:
+def triples_of(query: Query) -> Iterator[_Slots]:
     """Yield subject, predicate, object and graph of all triples that a query can read."""
     for resource in query.resources:
         yield resource, algebra.Variable("p"), algebra.Variable("o"), None
@@ -238,7 +238,7 @@ def _triples(query: Query) -> Iterator[_Slots]:
 
 
 def _of(node: object) -> Iterator[_Slots]:
-    for each in _nodes(node):
+    for each in nodes_of(node):
         if isinstance(each, algebra.Triple):
             yield each.subject, each.predicate, each.object, each.graph
         elif isinstance(each, algebra.Path):
@@ -246,7 +246,7 @@ def _of(node: object) -> Iterator[_Slots]:
                 yield algebra.Variable("s"), predicate, algebra.Variable("o"), each.graph
 
 
-def _nodes(node: object) -> Iterator[object]:
+def nodes_of(node: object) -> Iterator[object]:
     """Yield a node of a query, and all nodes below it, also those in expressions."""
     waiting = [node]
     while waiting:

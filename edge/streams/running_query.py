@@ -22,6 +22,7 @@ from edge.protocol.results import Row
 from edge.streams.live_data import Pattern, is_limited, reads_live_default
 from edge.streams.model import ContinuousQuery, QueryForm, StreamOperator, WindowKind
 from edge.streams.names import stream_iri
+from edge.streams.pattern_constants import Constants
 from edge.streams.report import Report
 from edge.streams.stored_rows import StoredQuery
 from edge.streams.window_engine import WindowEngine
@@ -66,6 +67,8 @@ class RunningQuery:
         self.query = query
         self.windows: tuple[WindowGraph, ...] = ()
         self.patterns: tuple[Pattern, ...] = ()
+        self.constants: Constants | None = None
+        """Constants of its triple patterns; None: any element can change its result."""
         self.spuid = ""
         self.is_subscription = is_subscription
         self.failure = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyoxigraph as ox
 import pytest
 from test_processor_order import BEGIN, SECOND, NoLiveData, make, query, triple
 
@@ -140,6 +141,47 @@ def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):
     processor.add("s", [NewElement(triple(-1), BEGIN + 990 * SECOND)], ANYBODY, BEGIN + 999 * SECOND)
     assert len([report for report in processor.store_reports() if report.removed is not None]) == 2
     assert sum(sizes) < 40
+    processor.close()
+
+
+def test_a_late_element_costs_only_the_queries_that_it_can_change(monkeypatch):
+    processor = make(30)
+    for number in range(20):
+        text = query("[RANGE PT2S TUMBLING]", name=f"q{number}", body=f"<urn:a{number}> <urn:v> ?v", select="SELECT ?v")
+        processor.register(f"q{number}", text, ANYBODY, BEGIN)
+    processor.add("s", [NewElement(triple(number, f"a{number}")) for number in range(20)], ANYBODY, BEGIN)
+    processor.advance(BEGIN + 2 * SECOND)
+    processor.store_reports()
+    sizes = count_quads(monkeypatch)
+    processor.add("s", [NewElement(triple(-1, "a7"), BEGIN + SECOND)], ANYBODY, BEGIN + 3 * SECOND)
+    assert [report.query for report in processor.store_reports()] == ["q7"]
+    # Two times the window, with and without the element, which enters and leaves.
+    assert sum(sizes) <= 4 * 21 + 1
+    processor.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "changes"),
+    [
+        ("?s <urn:v> ?v", False),
+        ("?s <urn:v> ?v FILTER NOT EXISTS { ?s <urn:w> ?w }", True),
+        ("?s <urn:v>* ?v", True),
+        ("?s ?p ?v", True),
+        ("OPTIONAL { ?s <urn:v> ?v }", True),  # a row without values, if the window has any triple
+        ("<urn:b> <urn:w> ?v", False),
+    ],
+)
+@pytest.mark.parametrize("report", ["", "NON EMPTY"])
+def test_a_late_element_that_matches_no_pattern_corrects_what_it_changes(body, changes, report):
+    processor = make(30)
+    processor.register("q", query(f"[RANGE PT2S TUMBLING] {report}", body=body, select="SELECT ?v"), ANYBODY, BEGIN)
+    new = [NewElement(triple(1), BEGIN)] if "EXISTS" in body else []
+    processor.add("s", new, ANYBODY, BEGIN)
+    processor.advance(BEGIN + 2 * SECOND)
+    processor.store_reports()
+    late = (ox.Triple(ox.NamedNode("urn:a"), ox.NamedNode("urn:w"), ox.Literal(1)),)
+    processor.add("s", [NewElement(late, BEGIN + SECOND)], ANYBODY, BEGIN + 3 * SECOND)
+    assert bool(processor.store_reports()) is changes
     processor.close()
 
 

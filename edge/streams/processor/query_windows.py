@@ -9,6 +9,7 @@ from edge.protocol.errors import EdgeError, InvalidRequest
 from edge.streams.live_data import LiveData, live_patterns
 from edge.streams.model import WindowDefinition
 from edge.streams.observations import OBSERVATIONS
+from edge.streams.pattern_constants import constants_of
 from edge.streams.processor.observation_source import ObservationSource
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.window_begin import begin_window
@@ -53,6 +54,7 @@ class QueryWindows:
         self._live.add(patterns, query.access)
         try:
             query.patterns = patterns
+            query.constants = constants_of(query.query)
             for each in query.query.windows:
                 window = self._use(each.definition, begins, query.begun)
                 self._users.add(window, query)
