@@ -118,7 +118,9 @@ async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house:
     await page.evaluate("document.getElementById('save').click()")
     await page.wait_for("document.getElementById('revert') !== null")
     await page.evaluate("document.getElementById('revert').click()")
-    await page.wait_for(f"{CONTENT}.textContent.includes('First')")
+    await page.wait_for(
+        f"{CONTENT}.textContent.includes('First') && document.getElementById('save').disabled"
+    )  # stored
     assert house.get("/api/mappings")[-1]["name"] is not None
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
     await page.wait_for("location.hash === '#/new'")

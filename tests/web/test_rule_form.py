@@ -96,6 +96,7 @@ async def test_an_absence_with_updates_is_edited_and_reverted(house: House, page
     await page.wait_for("document.getElementById('revert') !== null")
     await page.evaluate("document.getElementById('revert').click()")
     await page.wait_for("document.getElementById('silent')?.value === '2'")
+    await page.wait_for("document.getElementById('announcer').textContent.includes('restored')")  # it is stored
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
     await page.wait_for("location.hash === '#/automation'")
     assert house.get("/api/rules") == []
