@@ -195,7 +195,7 @@ def _warn(spec: MappingSpec, captures: Sequence[tuple[str, JsonPath | str]], fau
 def _check_keys_beside_readings(spec: MappingSpec, faults: FaultsOfTable) -> None:
     """Add a fault for each key that belongs to one reading, and one if there are no readings."""
     for key, field in (
-        *((key, key) for key in ("path", "record", "record_unit", "pattern", "required", "default")),
+        *((key, key) for key in ("path", "record", "record_unit", "pattern", "required", "default", "existing")),
         ("set", "setter"),
     ):
         if getattr(spec, field) is not None:

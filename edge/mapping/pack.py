@@ -221,12 +221,13 @@ class _Loader:
             )
         else:
             message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-            if "values" in place or "equals" in place or "one_of" in place:
+            is_scalar = "values" in place[:-1] or "equals" in place or "one_of" in place
+            if is_scalar:
                 message = "must be true, false, a number or a text"
             message = re.sub("a valid dictionary or instance of [A-Za-z]+", "a table", message)
             code: FaultCode = "missing_key" if detail["type"] == "missing" else "wrong_value"
             text = message[:1].upper() + message[1:] + "."
-            word = "scalar" if "values" in place or "equals" in place or "one_of" in place else detail["type"]
+            word = "scalar" if is_scalar else detail["type"]
             fault = Fault(of_type(text, word, detail.get("ctx", {})), code=code)
         where = self._place(listed or "mapping", mapping, line)
         fault = replace(fault, key=key or None, file=where.file, line=line, mapping=mapping, table=where.table)

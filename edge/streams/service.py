@@ -352,7 +352,9 @@ class StreamService:
     def _work(self, actions: Sequence[Action], retry: Retry) -> None:
         processor = self._processor
         self._is_late = True
-        put_off = [action for action in self._put_off if not self._has_run(action)]
+        put_off = self._put_off
+        if not self._is_sliding:
+            put_off = [action for action in put_off if not self._has_run(action)]
         self._is_late = False
         for action in actions:
             # An element counts at the time at which it came, however long the actions before it take.

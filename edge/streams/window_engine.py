@@ -11,7 +11,6 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import count
-from time import thread_time
 from typing import Final
 
 import pyoxigraph as ox
@@ -27,11 +26,7 @@ from edge.streams.slide_pieces import Move, SlidePieces
 from edge.streams.window_graph import WindowGraph
 
 _LARGEST_PIECE: Final = 1_000
-"""Triples of a piece of a slide at most, and the work after which a turn ends."""
-_FIRST_PIECE: Final = 8
-"""Triples of the first piece: each of them may change the results of all queries."""
-_LONGEST_PIECE: Final = 0.03
-"""Seconds of processor time of a piece, about."""
+"""Triples of a piece of a slide, and about the number of queries that a piece changes."""
 
 
 class WindowEngine:
@@ -48,8 +43,8 @@ class WindowEngine:
         self._due: list[tuple[int, int, WindowGraph]] = []
         self._numbers = count(1)
         self._entries = count()
-        self._piece = _FIRST_PIECE
-        """Triples of the next piece of a slide: fewer, if each of them changes many results."""
+        self._piece = _LARGEST_PIECE
+        """Triples of the next piece of a slide: fewer, if each of them changes many queries."""
         self._is_unsettled = False
         """Whether a change has left queries without delta rules to a later one."""
         self.time = 0
@@ -92,7 +87,7 @@ class WindowEngine:
         A window of counts may then be due again at this time: each of its slides has a report.
 
         A slide of many elements changes the graphs in pieces. After each piece, this yields its work: the number of
-        triples, and that of the queries that it has changed; more, if the piece took long.
+        triples, and that of the queries that it has changed.
         """
         moves: list[Move] = []
         reporting: list[WindowGraph] = []
@@ -113,16 +108,13 @@ class WindowEngine:
         if pieces.is_large:
             for _ in pieces.order():
                 yield _LARGEST_PIECE
-        in_turn = 0
         while not pieces.is_done:
-            began = thread_time()
-            size, moved = pieces.take(min(self._piece, _LARGEST_PIECE - in_turn))
-            in_turn = (in_turn + size) % _LARGEST_PIECE
-            work = size + self._move(moved, settle=pieces.is_done)
-            spent = (thread_time() - began) / _LONGEST_PIECE
+            size, moved = pieces.take(self._piece)
+            changed = self._move(moved, settle=pieces.is_done)
             if pieces.is_large:
-                self._piece = max(min(int(size / max(spent, 0.01)), 2 * self._piece, _LARGEST_PIECE), 1)
-            yield max(work, int(_LARGEST_PIECE * spent))
+                wanted = max(self._piece * _LARGEST_PIECE // max(changed, 1), 1)
+                self._piece = min(wanted, 2 * self._piece, _LARGEST_PIECE)
+            yield size + changed
         return reporting
 
     def _move(self, moves: Iterable[Move], *, settle: bool) -> int:

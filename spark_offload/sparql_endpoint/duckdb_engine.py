@@ -52,5 +52,8 @@ class DuckDbEngine:
 
     def cancel(self, identifier: str) -> None:
         """Interrupt a query."""
+        import duckdb
+
         if found := self._histories.get(identifier):
-            found.interrupt()
+            with contextlib.suppress(duckdb.ConnectionException):  # it has ended meanwhile
+                found.interrupt()

@@ -61,7 +61,7 @@ class ResultOutput(io.RawIOBase):
         if self._xml and (found := _NOT_XML.search(self._buffer)):
             raise QueryRefused(
                 f"the result has the character {found[0].decode()!r}, which XML cannot represent: ask for another"
-                " format, such as application/sparql-results+json"
+                " format"
             )
         part, self._buffer = bytes(self._buffer), bytearray()
         if part:

@@ -128,16 +128,21 @@ class Town:
         # The writer has also passed on the descriptions of the observations when it has answered.
         assert self.http.post("/update", data={"update": "INSERT DATA { <urn:step> <urn:is> 1 }"}).is_success
 
-    def reports(self, language: str, title: str) -> list[Report]:
-        """Return the reports of a query, when all have arrived."""
+    def reports(self, language: str, title: str, number: int) -> list[Report]:
+        """Return the reports of a query, when this number of them, or more, have arrived."""
         question = next(each for each in client.questions(language, self.http) if each.title == title)
-        status = self.http.get(question.path).json()
-        assert status["state"] == "running", status["reason"]
+        status = wait_for(lambda: self._status(question.path, number), what=f"{number} reports of {title}")
         path, last = f"/{language}/{title}", status["reports"]
         wait_for(lambda: any(each.number == last for each in self.server.received(path)), what=f"report {last}")
         received = {each.number: each for each in self.server.received(path)}
         assert sorted(received) == list(range(1, last + 1))
         return [(time_of(each), rows_of(each)) for _, each in sorted(received.items())]
+
+    def _status(self, path: str, number: int) -> dict[str, Any] | None:
+        """Return the status of a query, or None until it has made reports. A slide may be in progress."""
+        status: dict[str, Any] = self.http.get(path).json()
+        assert status["state"] == "running", status["reason"]
+        return status if status["reports"] >= number else None
 
 
 def time_of(report: Received) -> float:
@@ -190,8 +195,8 @@ def check(town: Town, end: int) -> dict[str, int]:
         whole = answers.of(file.stem)
         operator = OPERATORS.get(file.stem)
         expected = whole if operator is None else selected(whole, operator)
-        assert town.reports("rspql", file.stem) == expected, file.stem
-        found = town.reports("csparql", file.stem)
+        assert town.reports("rspql", file.stem, len(expected)) == expected, file.stem
+        found = town.reports("csparql", file.stem, len(whole))
         assert found == whole, file.stem
         assert (found if operator is None else selected(found, operator)) == expected
         numbers[file.stem] = sum(len(rows) for _, rows in expected)

@@ -9,8 +9,11 @@ from xml.etree import ElementTree
 
 import pyoxigraph as ox
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from edge.negotiation import choose
+from edge.rdf_xml import is_element_name
 
 JSON = "application/sparql-results+json"
 XML = "application/sparql-results+xml"
@@ -18,6 +21,7 @@ CSV = "text/csv"
 TSV = "text/tab-separated-values"
 TURTLE = "text/turtle"
 SELECT = "SELECT ?s ?v ?none { ?s <urn:p> ?v } ORDER BY ?v"
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 CONSTRUCT = "CONSTRUCT WHERE { ?s <http://ex.org/p> ?v }"
 
 
@@ -165,3 +169,21 @@ async def test_a_large_result_comes_whole(http):
 )
 def test_content_negotiation(accept, expected):
     assert choose(accept, ["a/b", "c/d"]) == expected
+
+
+@given(
+    st.text(max_size=6).map("http://a/{}".format)
+    | st.sampled_from(["li", "RDF", "Description", "about", "_1", "type"]).map(RDF.__add__)
+)
+@example("http://a/٣a").via("XML has this digit in names since its fifth edition")
+@example("urn:x:pª²").via("letters for Python")
+@example("http://a/1a").via("a name after a digit")
+def test_predicates_of_rdf_xml_are_names_of_elements(predicate: str) -> None:
+    try:
+        triple = ox.Triple(ox.NamedNode("urn:a"), ox.NamedNode(predicate), ox.Literal("1"))
+    except ValueError:
+        return
+    if not is_element_name(predicate):
+        return
+    document = ElementTree.fromstring(ox.serialize([triple], format=ox.RdfFormat.RDF_XML) or b"")
+    assert [each.tag.replace("{", "").replace("}", "") for each in document[0]] == [predicate]

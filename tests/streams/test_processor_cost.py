@@ -128,22 +128,6 @@ def test_a_large_slide_is_cut_into_turns_in_which_elements_come(monkeypatch, tmp
     store.close()
 
 
-def test_turns_are_short_if_a_triple_takes_long(monkeypatch):
-    processor = make()
-    processor.register("q", query("[RANGE PT2S TUMBLING]"), ANYBODY, BEGIN)
-    for begin in range(0, 1_200, 400):
-        new = [NewElement(triple(number)) for number in range(begin, begin + 400)]
-        processor.add("s", new, ANYBODY, BEGIN)
-    sizes = count_quads(monkeypatch)
-    monkeypatch.setattr(window_engine, "thread_time", lambda: 0.01 * sum(sizes))
-    turns = []
-    while not processor.advance(BEGIN + 2 * SECOND):
-        turns.append(sum(sizes) - sum(turns))
-    assert max(turns) <= 8
-    assert [row[0].value for report in processor.store_reports() for row in report.rows] == ["1200"]
-    processor.close()
-
-
 def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):
     """Another window keeps many elements, and does not make the corrections of a short one slower."""
     processor = make(30)

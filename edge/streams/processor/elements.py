@@ -111,10 +111,11 @@ class Elements:
             self._streams.check_room(self._held_size + size)
         stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
+        added = [each for each, _ in accepted]
         too_late = [
             LateElement(each.number, each.time, now, graph)
             for each, graph, missing in stored
-            if missing > 0 or is_lost(stream, each, self._clock.time)
+            if missing > 0 or is_lost(stream, each, self._clock.time, added)
         ]
         if not self._pending_changes.is_complete:
             # Once elements are held, later ones of the stream are, too: windows get them in the order of their numbers.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import merge
+
 from edge.streams.model import Element, ReportPolicy, WindowKind
 from edge.streams.stored_rows import TO_CORRECT
 from edge.streams.stream import Stream
@@ -16,34 +19,38 @@ def missing(stream: Stream, element: Element, time: int) -> int:
     return TO_CORRECT if element.time >= time - stream.lateness else time
 
 
-def is_lost(stream: Stream, element: Element, time: int) -> bool:
-    """Return whether a window on change never contains a new element that it would have contained in time.
+def is_lost(stream: Stream, element: Element, time: int, added: Iterable[Element]) -> bool:
+    """Return whether a window on change may lack a new element that it would have contained in time.
 
-    Such windows get late elements at once, and their reports are not corrected. `time`: that of `missing`.
+    Such windows get late elements at once, and their reports are not corrected. `time`: that of `missing`. `added`: the
+    elements that come together. Only the next ones could still extend the session of an element that is called lost.
     """
     return element.time < time and any(
         window.begin < end <= time
         for window in stream.windows
         if window.definition.report is ReportPolicy.CHANGE
-        and (end := _leaves(stream, window, element, time)) is not None
+        and (end := _leaves(stream, window, element, time, added)) is not None
     )
 
 
-def _leaves(stream: Stream, window: WindowGraph, element: Element, time: int) -> int | None:
+def _leaves(stream: Stream, window: WindowGraph, element: Element, time: int, added: Iterable[Element]) -> int | None:
     """Return when a late element leaves a window, if up to `time`; None: it stays, or the order of arrival decides."""
     definition = window.definition
     if definition.kind is WindowKind.TIME:
         return element.time + definition.size
-    return _session_end(stream, element, definition.size, time) if definition.kind is WindowKind.SESSION else None
+    if definition.kind is not WindowKind.SESSION:
+        return None
+    return _session_end(stream, element, definition.size, time, added)
 
 
-def _session_end(stream: Stream, first: Element, pause: int, time: int) -> int:
-    """Return when the session of an element ends, as the kept elements from it up to `time` extend it."""
+def _session_end(stream: Stream, first: Element, pause: int, time: int, added: Iterable[Element] = ()) -> int:
+    """Return when the session of an element ends, as the elements from it up to `time` extend it."""
     end = first.time + pause
-    for each in stream.between(first.time, time + 1):
-        if each.time >= end:
+    together = sorted(each.time for each in added if first.time <= each.time <= time)
+    for moment in merge((each.time for each in stream.between(first.time, time + 1)), together):
+        if moment >= end:
             break
-        end = each.time + pause
+        end = moment + pause
     return end
 
 

@@ -134,7 +134,7 @@ function LeftBehind({ entries: shown }) {
 
 /** `leave`: nothing of the device is left then. */
 function Forget({ entries: shown, id, title, text, leave = false }) {
-  const [act, problem] = useAction();
+  const [act, problem] = useAction({ alone: true });
   const forget = () => act(async () => {
     const before = location.hash;
     // One request, so that no other client sees half of it: as of `edge forget`. Results, times, and types and labels that
@@ -157,7 +157,9 @@ function Forget({ entries: shown, id, title, text, leave = false }) {
         OPTIONAL { ?o sosa:hasResult ?r . ?r ?rp ?rv
           FILTER NOT EXISTS { ?other sosa:hasResult ?r FILTER(?other != ?o) }
           OPTIONAL { ?r time:hasTime ?i . ?i ?ip ?iv FILTER NOT EXISTS { ?another time:hasTime ?i FILTER(?another != ?r) } } } }`);
-    if (leave && location.hash === before) location.hash = "#/";
+    if (location.hash !== before) return;
+    if (leave) location.hash = "#/";
+    document.getElementById("page").focus({ preventScroll: true });  // the pressed button disappears
   });
   return html`<details class="panel wide"><summary>${title}</summary>
     <p dir="auto">${text}</p>
