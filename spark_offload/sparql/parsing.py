@@ -287,6 +287,7 @@ def joined(left: Pattern, right: Pattern) -> Pattern:
         isinstance(left, relational.InnerJoin)
         and isinstance(right, relational.Basic)
         and isinstance(left.left, relational.Basic)
+        and left.left.graph == right.graph
     ):
         return joined(joined(left.left, right), left.right)
     return relational.InnerJoin(left, right)

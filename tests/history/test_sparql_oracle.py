@@ -103,6 +103,7 @@ QUERIES = {
     "an absent graph, joined": "SELECT ?s { ?s ex:q ?o GRAPH ex:absent { OPTIONAL { ?s ex:p ?x } } }",
     "a graph": "SELECT ?s { ?s ex:q ?o GRAPH ex:g1 {} }",
     "a graph variable that may be unbound": "SELECT * { GRAPH ?g { ?s ex:p ?o OPTIONAL { ?s ex:absent ?g } } }",
+    "patterns of three graphs": "SELECT * { ?x ex:r ?y GRAPH ex:g1 { ?y ex:r ?z } GRAPH ex:g2 { ?z ex:r ?w } }",
     "two graphs": "SELECT * FROM ex:g1 FROM ex:g2 { ?s ex:p ?o }",
     "only named graphs": "SELECT * FROM NAMED ex:g1 { { ?s ex:p ?o } UNION { GRAPH ?g { ?s ex:p ?o } } }",
     "a sum beyond 64 bits": "SELECT (SUM(?o) AS ?n) { ?s ex:p ?o }",

@@ -83,6 +83,19 @@ def test_patterns_around_bind_are_one() -> None:
     assert len(triples(pattern.pattern)) == 2
 
 
+@pytest.mark.parametrize(
+    ("patterns", "count"),
+    [
+        ("?s ex:p ?o GRAPH ex:g { ?s ex:q ?r } GRAPH ex:h { ?r ex:q ?v }", 3),
+        ("GRAPH ex:g { ?s ex:q ?r } ?r ex:q ?v GRAPH ex:h { ?v ex:q ?w } ?w ex:p ?s", 4),
+        ("{ ?s ex:p ?o GRAPH ex:g { ?s ex:q ?r } } { ?r ex:q ?v GRAPH ex:h { ?v ex:q ?w } }", 3),
+    ],
+)
+def test_patterns_of_several_graphs_are_joined(patterns: str, count: int) -> None:
+    query = parse(f"{PREFIXES} SELECT * {{ {patterns} }}")
+    assert repr(query.pattern).count("Basic(") == count
+
+
 def test_bind_stays_before_patterns_that_bind_its_variables() -> None:
     pattern = parse(PREFIXES + "SELECT ?k { ?s ex:p ?o BIND (?r AS ?k) ?s ex:q ?r }").pattern
     assert isinstance(pattern, Projection)

@@ -38,7 +38,7 @@ class Accepted(NamedTuple):
     late: int
     """Those that corrected earlier reports, or could have."""
     too_late: int
-    """Those that came after the lateness of the stream, or that a window on change never contains.
+    """Those that came after the lateness of the stream, or that a window on change may lack.
 
     Earlier reports stay as they are. Later windows contain the element if its time is in their span.
     """
