@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_LOCAL_NAME: Final = re.compile(r"[^\w.\-][0-9.\-]*[A-Za-z_][A-Za-z0-9_.\-]*\Z")
+_LOCAL_NAME: Final = re.compile(r"(?![\w.\-])[\x00-\x7f][0-9.\-]*[A-Za-z_][A-Za-z0-9_.\-]*\Z")
 """End of an IRI with a name in ASCII. Parsers do not agree which other characters names of XML elements may have."""
 _RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _RESERVED: Final = frozenset(

@@ -177,6 +177,7 @@ def test_content_negotiation(accept, expected):
 )
 @example("http://a/٣a").via("XML has this digit in names since its fifth edition")
 @example("urn:x:pª²").via("letters for Python")
+@example("http://a/\uaaf5A").via("a combining character")
 @example("http://a/1a").via("a name after a digit")
 def test_predicates_of_rdf_xml_are_names_of_elements(predicate: str) -> None:
     try:
