@@ -31,11 +31,11 @@ class DuckDbEngine:
         self._live = tuple(live)
         self._histories: dict[str, EmbeddedHistory] = {}
         self._database = new_database()
-        with self.query("the first one"):
-            pass
+        with self.query("opening"):
+            pass  # the table can be read
 
     def alive(self) -> bool:
-        """Return that it runs, which it does as long as this process."""
+        """Return True: it runs as long as this process."""
         return True
 
     @contextlib.contextmanager

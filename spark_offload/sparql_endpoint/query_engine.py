@@ -1,4 +1,4 @@
-"""What the endpoint needs of the engine that evaluates queries."""
+"""Interface between the endpoint and the engine that evaluates queries."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
@@ -108,7 +110,7 @@ class NoLiveData:
 
 def reported(lateness, windows, arrivals):
     """Return the values in the reports of each window, and the values that came too late. `arrivals`: (time, now)."""
-    engine = lambda: make_engine(EngineSettings())  # noqa: E731
+    engine = partial(make_engine, EngineSettings())
     settings = StreamSettings(max_lateness=lateness)
     processor = Processor(settings, StreamStore(None), engine, NoLiveData(), lambda access: access)
     processor.advance(BEGIN)

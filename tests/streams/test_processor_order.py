@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
 
 import pyoxigraph as ox
 import pytest
@@ -35,7 +36,7 @@ class NoLiveData:
 
 
 def make(lateness=0, begin=BEGIN, store=None, restored=None, **options):
-    engine = lambda: make_engine(EngineSettings())  # noqa: E731
+    engine = partial(make_engine, EngineSettings())
     settings = StreamSettings(max_lateness=lateness)
     processor = Processor(settings, store or StreamStore(None), engine, NoLiveData(), lambda access: access, **options)
     if restored is not None:

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from contextlib import contextmanager
+from functools import partial
 
 import pyoxigraph as ox
 import pytest
@@ -100,7 +101,7 @@ class Run:
 
     def make(self):
         settings = StreamSettings(max_lateness=8)
-        engine = lambda: make_engine(EngineSettings())  # noqa: E731
+        engine = partial(make_engine, EngineSettings())
         return Processor(settings, self.store, engine, NoLiveData(), lambda access: access, Report.body)
 
     def again(self, now):
