@@ -7,7 +7,7 @@ windows that report on change do not get the late elements: their own reports st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyoxigraph as ox
@@ -30,13 +30,8 @@ _GRAPHS: Final = f"{GRAPHS}past:"
 _BY_ARRIVAL: Final = (WindowKind.COUNT, WindowKind.TRIPLES)
 
 
-class Late:
-    """Late elements of a stream."""
-
-    def __init__(self, stream: Stream, elements: Collection[Element]) -> None:
-        self.stream = stream
-        self.elements = elements
-        self.numbers = {element.number for element in elements}
+Late = Mapping[str, Mapping[int, Element]]
+"""Late elements by the IRIs of their streams and their numbers."""
 
 
 def corrections(
@@ -46,8 +41,9 @@ def corrections(
 
     `streams`: all streams, which have the late elements already. The query continues as if it had reported that.
     """
-    windows = [window.definition for window in query.windows if window.definition.stream == late.stream.iri]
-    if not can_change(query.constants, windows, late.elements):
+    windows = [window.definition for window in query.windows if window.definition.stream in late]
+    elements = [element for window in windows for element in late[window.stream].values()]
+    if not can_change(query.constants, windows, elements):
         return
     span = _span(query, late, until)
     if span is None:
@@ -89,9 +85,7 @@ def _span(query: RunningQuery, late: Late, until: int) -> tuple[int, int] | None
     ends: list[int] = []
     for window in query.windows:
         definition = window.definition
-        if definition.stream != late.stream.iri:
-            continue
-        for element in late.elements:
+        for element in late.get(definition.stream, {}).values():
             if definition.kind is WindowKind.SESSION and definition.report is not ReportPolicy.CHANGE:
                 begins.append(element.time + 1)
                 ends.append(until)
@@ -236,7 +230,7 @@ class _Replay:
 
     def _lacks(self, definition: WindowDefinition, element: Element) -> bool:
         """Return whether a window does not get an element."""
-        if definition.stream != self._late.stream.iri or element.number not in self._late.numbers:
+        if element.number not in self._late.get(definition.stream, ()):
             return False
         return not self._has_late or definition.report is ReportPolicy.CHANGE
 

@@ -21,6 +21,13 @@ class Arrival(NamedTuple):
     stream: str
     element: Element
     now: int
+    made: int | None = None
+    """When the windows made a slide again that was in progress at the arrival; None: they did not."""
+
+    @property
+    def taken(self) -> int:
+        """When the windows got it."""
+        return self.now if self.made is None else self.made
 
 
 class Question(NamedTuple):
@@ -75,7 +82,7 @@ def reports_of(question, arrivals, lateness, live, end):
             if not window.comes_at_last(arrival):
                 window.take(arrival)
     for turn, arrival in enumerate([*arrivals, None]):
-        now = end if arrival is None else arrival.now
+        now = end if arrival is None else arrival.taken
         for place, window in enumerate(windows):
             order = Counter()
             for time, content, reports in window.slides(now):

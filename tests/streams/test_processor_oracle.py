@@ -293,7 +293,7 @@ class Story:
         processor = self.processor()
         # A slide that was in progress is made again, with the elements that came meanwhile.
         time = self.store.time // SECOND
-        self.arrivals = [each._replace(now=min(each.now, time)) for each in self.arrivals]
+        self.arrivals = [each._replace(made=min(each.taken, time)) for each in self.arrivals]
         processor.restore(now * SECOND)
         self.story.append(f"restart at {now}")
         return processor

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from edge.protocol.errors import EdgeError
-from edge.streams.corrections import Late, corrections
+from edge.streams.corrections import corrections
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.window_clock import WindowClock
@@ -36,28 +36,34 @@ class Corrector:
 
     def restore(self) -> None:
         """Make the corrections that an earlier process has not stored."""
-        for stream in self._streams.by_iri.values():
+        streams = self._streams.by_iri.values()
+        for stream in streams:
             if stream.taken < stream.number:
                 self._pending_changes.note_elements(stream)
             if stream.uncorrected:
-                self.correct(stream, stream.uncorrected)
                 self._pending_changes.note_change(stream)
+        self.correct({stream: stream.uncorrected for stream in streams if stream.uncorrected})
+        for stream in streams:
             self._enter_late(stream)
 
-    def correct(self, stream: Stream, numbers: Collection[int]) -> None:
-        """Report what late elements of a stream change in earlier reports. `numbers`: theirs."""
-        late = Late(stream, [stream.element(number) for number in numbers])
-        for query in self._users.of_stream(stream):
+    def correct(self, late: Mapping[Stream, Collection[int]]) -> None:
+        """Report what late elements change in earlier reports. `late`: their numbers, by stream.
+
+        Together, because a query over several of the streams has to be evaluated once without and once with all.
+        """
+        elements = {stream.iri: {n: stream.element(n) for n in numbers} for stream, numbers in late.items()}
+        for query in dict.fromkeys(query for stream in late for query in self._users.of_stream(stream)):
             # Subscribers have no history of reports that could be corrected.
             if query.state != "running" or query.is_subscription:
                 continue
             try:
-                for time, change in corrections(query, self._engine, self._streams.by_iri, late, self._clock.time):
+                for time, change in corrections(query, self._engine, self._streams.by_iri, elements, self._clock.time):
                     self._pending_changes.add_report(query, query.correction(time, change))
             except EdgeError as error:
                 _log.warning("streams.not_corrected", extra={"query": query.name, "reason": error.description})
             self._pending_changes.note_result(query)
-        self._enter_late(stream)
+        for stream in late:
+            self._enter_late(stream)
 
     def _enter_late(self, stream: Stream) -> None:
         """Let windows have late elements that are in their reports: other windows of a query may report next."""

@@ -141,7 +141,7 @@ class Elements:
         else:
             self._keep(stream, stored)
             if late:
-                self._corrector.correct(stream, late)
+                self._corrector.correct({stream: late})
         if too_late:
             stream.too_late += len(too_late)
             _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": len(too_late)})
@@ -149,6 +149,8 @@ class Elements:
 
     def take_held(self) -> None:
         """Give windows what came during a slide that is done."""
+        if not self._held:
+            return
         held, self._held, self._held_size = self._held, [], 0
         late: dict[Stream, list[int]] = {}
         for stream, elements, numbers in held:
@@ -158,9 +160,7 @@ class Elements:
             self._keep(stream, elements)
             if numbers:
                 late.setdefault(stream, []).extend(numbers)
-        # Together, because each correction evaluates the reports again.
-        for stream, found in late.items():
-            self._corrector.correct(stream, found)
+        self._corrector.correct(late)
 
     def late(self, identifier: str, access: Access) -> list[LateElement]:
         """Return the newest elements of a stream that came too late, oldest first.
