@@ -53,8 +53,8 @@ class Delivery:
         self._own_stream = own_stream
         self._reports: deque[Report] = deque()
         """Durable reports that are not delivered."""
-        self._waits: dict[str, None] = {}
-        """Queries with observers that are streams, which get elements after the slide in progress."""
+        self._waits = {each.query: None for each in waiting.observers if own_stream(each.url) is not None}
+        """Queries with observers that are streams, which get reports of an earlier process, or after a slide."""
         self._failure = ""
         """Why observers do not get the reports since `add` yet."""
 

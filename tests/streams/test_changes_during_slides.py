@@ -36,15 +36,15 @@ class World:
         self.processor = make(5, store=self.store, restored=restored, waiting=lambda report: self.waiting.body(report))
         self.waiting = WaitingReports(self.store, 1 << 20)
         self.delivery = Delivery(
-            self.processor, self.waiting, 10, SystemClock(), lambda _observer: None, lambda _url: None
+            self.processor, self.waiting, 10, SystemClock(), lambda _observer: None, {"/streams/fed": "fed"}.get
         )
 
     def close(self):
         self.processor.close()
         self.store.close()
 
-    def add(self, now, value, time=None):
-        return self.processor.add("s", [NewElement(triple(value), time)], ANYBODY, now)
+    def add(self, now, value, time=None, stream="s"):
+        return self.processor.add(stream, [NewElement(triple(value), time)], ANYBODY, now)
 
     def register(self, name, window=WINDOW, operator="RSTREAM", stream="s"):
         text = query(window, operator, name, select="SELECT ?v").replace("stream:s>", f"stream:{stream}>")
@@ -139,6 +139,25 @@ def test_an_observer_that_comes_during_a_slide_gets_its_report(world, restarts):
 
 
 @both
+def test_a_stream_gets_the_reports_before_a_slide(world, restarts):
+    construct = query("[RANGE PT9S STEP PT9S]", name="c", select="CONSTRUCT { ?s <urn:w> ?v }")
+    world.processor.put_stream("fed", None, ANYBODY)
+    world.processor.register("c", construct, ANYBODY, world.processor.time)
+    world.processor.register("d", query(WINDOW, name="d").replace("stream:s>", "stream:fed>"), ANYBODY, BEGIN)
+    world.delivery.observe("c", "/streams/fed", ANYBODY)
+    world.add(BEGIN + 5 * SECOND, 5)
+    while not world.processor.advance(END - SECOND):
+        pass
+    reports = world.processor.store_reports()
+    world.begin_slide()
+    world.delivery.add(reports)
+    world.delivery.deliver()
+    assert world.processor.stream("fed", ANYBODY).number == 0
+    world.finish_after(restarts)
+    assert world.processor.stream("fed", ANYBODY).number == 1
+
+
+@both
 @pytest.mark.parametrize("paused", [False, True])
 def test_pausing_takes_effect_with_the_next_report(world, restarts, paused):
     world.processor.pause("q", ANYBODY, paused=not paused)
@@ -163,6 +182,29 @@ def test_changes_that_depend_on_a_slide_wait_for_it(world):
     world.register("compared", "[RANGE PT3S STEP PT3S]", operator="ISTREAM")
     assert world.finish() == [("q", 1, 10, 5)]
     world.register("chained", stream="c")
+
+
+@both
+@pytest.mark.parametrize("operator", ["RSTREAM", "ISTREAM"])
+def test_late_elements_of_two_streams_correct_a_report_together(world, restarts, operator):
+    text = (
+        f"REGISTER {operator} <urn:edge:stream:q> AS SELECT ?v FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:s> "
+        f"{WINDOW} FROM NAMED WINDOW <urn:x> ON <urn:edge:stream:t> {WINDOW} "
+        "WHERE { WINDOW <urn:w> { ?s <urn:v> ?v } FILTER NOT EXISTS { WINDOW <urn:x> { ?s <urn:v> ?v } } }"
+    )
+    world.delivery.unregister("q", ANYBODY)
+    world.processor.register("q", text, ANYBODY, world.processor.time)
+    for value in range(5):
+        world.add(END - SECOND, value)
+    world.begin_slide()
+    for value, stream in ((7, "s"), (7, "t"), (3, "t"), (8, "s")):
+        world.add(END, value, END - SECOND, stream)
+    corrected = [] if restarts else [("q", 2, 10, 1)]
+    assert world.finish_after(restarts) == [("q", 1, 10, 5), *corrected]
+    # The result after the corrections, without 7, is that before the next report.
+    world.add(END + SECOND, 8)
+    found = world.finish(END + 10 * SECOND)
+    assert found == ([("q", 2 + len(corrected), 20, 1)] if operator == "RSTREAM" else [])
 
 
 def test_many_reports_are_delivered_in_pieces_in_order(world, monkeypatch):
