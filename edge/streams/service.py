@@ -303,8 +303,7 @@ class StreamService:
             self._guarded("streams.not_restored", lambda: self._processor.restore(self._clock.wall()))
             while (actions := self._actions.take(self._pause(retry))) is not None:
                 self._work(actions, retry)
-            while self._put_off or self._is_sliding:
-                self._work((), retry)
+            # A slide in progress is made again after the start: its end is not waited for.
             self._store_reports(retry)
             while self._broken is None and self._delivery.number:
                 self._delivery.deliver()
@@ -421,6 +420,7 @@ class StreamService:
 
     def _refuse(self) -> None:
         self._actions.close()
+        self._broken = self._broken or NotReady("The gateway is stopping")
         for action in (*self._put_off, *(self._actions.take(0) or ())):
             action.run(action.arrival)
 
