@@ -34,20 +34,24 @@ Late = Mapping[str, Mapping[int, Element]]
 """Late elements by the IRIs of their streams and their numbers."""
 
 
-def corrections(
-    query: RunningQuery, engine: WindowEngine, streams: Mapping[str, Stream], late: Late, until: int
-) -> Iterator[tuple[int, Bag[Row]]]:
-    """Yield the times of reports up to `until` (microseconds) that late elements change, and the change of the report.
+def affected_span(query: RunningQuery, late: Late, until: int) -> tuple[int, int] | None:
+    """Return the times of the first and the last report up to `until` (microseconds) that late elements may change.
 
-    `streams`: all streams, which have the late elements already. The query continues as if it had reported that.
+    None: they change no report.
     """
     windows = [window.definition for window in query.windows if window.definition.stream in late]
     elements = [element for window in windows for element in late[window.stream].values()]
-    if not can_change(query.constants, windows, elements):
-        return
-    span = _span(query, late, until)
-    if span is None:
-        return
+    return _span(query, late, until) if can_change(query.constants, windows, elements) else None
+
+
+def corrections(
+    query: RunningQuery, engine: WindowEngine, streams: Mapping[str, Stream], late: Late, span: tuple[int, int]
+) -> Iterator[tuple[int, Bag[Row]]]:
+    """Yield the times of reports that late elements change, and the change of the report.
+
+    `streams`: all streams, which have the late elements already. `span`: see `affected_span`. The query continues as if
+    it had reported that.
+    """
     first, last = span
     begin = query.base_before(first) if query.compares else first - 1
     before = _Replay(query, engine, streams, begin, late, has_late=False)
@@ -60,6 +64,13 @@ def corrections(
         after.close()
     if query.compares:
         query.shift(after.reported.since(before.reported))
+
+
+def elements_read(query: RunningQuery, streams: Mapping[str, Stream], span: tuple[int, int]) -> int:
+    """Return the number of elements that `corrections` passes over, about."""
+    first, last = span
+    windows = [window.definition for window in query.windows if window.definition.kind not in _BY_ARRIVAL]
+    return sum(streams[each.stream].number_between(_earliest(each, first), last + 1) for each in windows)
 
 
 def _differences(
@@ -80,7 +91,6 @@ def _differences(
 
 
 def _span(query: RunningQuery, late: Late, until: int) -> tuple[int, int] | None:
-    """Return the times of the first and the last report that late elements may change; None if there is none."""
     begins: list[int] = []
     ends: list[int] = []
     for window in query.windows:

@@ -57,9 +57,18 @@ class Stream:
 
     def between(self, begin: int | None, end: int) -> Iterator[Element]:
         """Yield the kept elements with begin <= time < end in the order of time; None: from the first."""
-        first = 0 if begin is None else bisect_left(self._by_time, (begin,))
-        for _, number in self._by_time[first : bisect_left(self._by_time, (end,))]:
+        first, last = self._places(begin, end)
+        for _, number in self._by_time[first:last]:
             yield self._kept[number][0]
+
+    def number_between(self, begin: int | None, end: int) -> int:
+        """Return the number of the elements that `between` yields."""
+        first, last = self._places(begin, end)
+        return max(last - first, 0)
+
+    def _places(self, begin: int | None, end: int) -> tuple[int, int]:
+        first = 0 if begin is None else bisect_left(self._by_time, (begin,))
+        return first, bisect_left(self._by_time, (end,))
 
     def keep(self, stored: StoredElement) -> None:
         """Keep an element."""

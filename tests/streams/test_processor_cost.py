@@ -144,6 +144,42 @@ def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):
     processor.close()
 
 
+def test_corrections_of_many_queries_are_made_in_turns(monkeypatch):
+    """Late elements that come meanwhile are corrected together. Those that come then wait, so that the turns end."""
+    processor = make(30)
+    for number in range(4):
+        processor.register(f"q{number}", query("[RANGE PT10S TUMBLING]", name=f"q{number}"), ANYBODY, BEGIN)
+    processor.add("s", [NewElement(triple(number)) for number in range(1_000)], ANYBODY, BEGIN)
+    now = BEGIN + 10 * SECOND
+    while not processor.advance(now):
+        pass
+    processor.store_reports()
+    sizes = count_quads(monkeypatch)
+
+    def add(value, time=BEGIN + 9 * SECOND):
+        return processor.add("s", [NewElement(triple(value), time)], ANYBODY, now)
+
+    assert add(2_000).late == 1
+    assert [add(value).late for value in (3_000, 4_000)] == [1, 1]
+    assert add(0, now + 1).late == 0
+    taken = waits = 0
+    while processor.is_sliding:
+        # One query in a turn: with and without the late elements, which enter and leave.
+        assert sum(sizes) < 4_100
+        sizes.clear()
+        try:
+            taken += add(5_000 + taken + waits).late
+        except SlideInProgress:
+            waits += 1
+        processor.advance(now)
+    assert (taken, waits) == (4, 4)
+    reports = processor.store_reports()
+    for number in range(4):
+        rows = [report.rows for report in reports if report.query == f"q{number}"]
+        assert [[term.value for term in row] for each in rows for row in each] == [["1001", "2000"], ["1007", "5003"]]
+    processor.close()
+
+
 def test_a_late_element_costs_only_the_queries_that_it_can_change(monkeypatch):
     processor = make(30)
     for number in range(20):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyoxigraph as ox
@@ -79,6 +79,10 @@ class Elements:
         """In the order of arrival."""
         self._held_size = 0
         """Bytes of their graphs."""
+        self._late: dict[Stream, list[int]] = {}
+        """Numbers of elements that the windows have taken, and that are not corrected."""
+        self._are_held = False
+        """Whether the corrections in progress are for elements that were held."""
 
     def post(
         self, identifier: str, elements: Sequence[NewElement], access: Access, now: int, *, holds: bool = False
@@ -100,7 +104,8 @@ class Elements:
         """Add elements to any stream; they are durable at the return. Arguments and errors are those of `post`.
 
         Also raises `SlideInProgress` if a slide is in progress and a window depends on arrivals: its slides would
-        follow each other without an end, and the time of an arrival is not durable before the slide.
+        follow each other without an end, and the time of an arrival is not durable before the slide. And for late
+        elements while elements that were held are corrected: other requests may wait for the end.
         """
         accepted = [
             read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
@@ -120,7 +125,7 @@ class Elements:
         if not self._pending_changes.is_complete:
             # Once elements are held, later ones of the stream are, too: windows get them in the order of their numbers.
             holds = bool(holds or late or too_late or stream.held)
-            if _depends_on_arrivals(stream) or (holds and _has_sessions(stream)):
+            if _depends_on_arrivals(stream) or (holds and (self._are_held or _has_sessions(stream))):
                 raise SlideInProgress
         last = stream.number + len(accepted)
 
@@ -141,26 +146,44 @@ class Elements:
         else:
             self._keep(stream, stored)
             if late:
-                self._corrector.correct({stream: late})
+                self._late.setdefault(stream, []).extend(late)
         if too_late:
             stream.too_late += len(too_late)
             _log.warning("streams.too_late", extra={"stream": stream.iri, "elements": len(too_late)})
         return Accepted(len(accepted), len(late), len(too_late))
 
+    def restore(self) -> None:
+        """Go on with the corrections that an earlier process has not stored: see `corrections`."""
+        for stream in self._streams.by_iri.values():
+            if stream.taken < stream.number:
+                self._pending_changes.note_elements(stream)
+            if stream.uncorrected:
+                self._pending_changes.note_change(stream)
+            self._late[stream] = list(stream.uncorrected)
+
     def take_held(self) -> None:
-        """Give windows what came during a slide that is done."""
-        if not self._held:
-            return
+        """Give windows what came during a slide, or corrections, which are done."""
         held, self._held, self._held_size = self._held, [], 0
-        late: dict[Stream, list[int]] = {}
-        for stream, elements, numbers in held:
+        self._are_held = bool(held)
+        for stream, elements, late in held:
             if self._streams.by_iri.get(stream.iri) is not stream:
                 continue  # it has ended meanwhile
             stream.held = 0
             self._keep(stream, elements)
-            if numbers:
-                late.setdefault(stream, []).extend(numbers)
-        self._corrector.correct(late)
+            if late:
+                self._late.setdefault(stream, []).extend(late)
+
+    def corrections(self) -> Iterator[int] | None:
+        """Return the pieces of the corrections for the late elements that windows have taken; None: there are none."""
+        if not self._late:
+            self._are_held = False
+            return None
+        late, self._late = self._late, {}
+        return self._correct(late)
+
+    def _correct(self, late: Mapping[Stream, Collection[int]]) -> Iterator[int]:
+        yield from self._corrector.correct(late)
+        self._are_held = False
 
     def late(self, identifier: str, access: Access) -> list[LateElement]:
         """Return the newest elements of a stream that came too late, oldest first.

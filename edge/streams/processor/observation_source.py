@@ -96,6 +96,7 @@ class ObservationSource:
             self._window_advance.settle()
             with stream.skipping({number: each.windows for number, each in filled.items()}):
                 self._elements.add(stream, new, self._clock.time)
+            self._window_advance.correct()
         except EdgeError as error:
             _log.warning("streams.observations_lost", extra={"reason": error.description, "number": len(new)})
             return

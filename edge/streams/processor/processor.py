@@ -66,9 +66,9 @@ class Processor:
         pending_changes = self._pending_changes
         self._streams = streams = RegisteredStreams(settings, store, queries, users, pending_changes, clock)
         self._committer = committer = Committer(store, streams, queries, users, pending_changes, clock)
-        self._corrector = Corrector(windows, streams, users, pending_changes, clock)
+        corrector = Corrector(windows, streams, users, pending_changes, clock)
         self._elements = elements = Elements(
-            settings, store, windows, streams, pending_changes, committer, self._corrector, clock
+            settings, store, windows, streams, pending_changes, committer, corrector, clock
         )
         self._window_advance = WindowAdvance(windows, streams, users, elements, pending_changes, clock)
         source = ObservationSource(observations, store, streams, elements, self._window_advance, pending_changes, clock)
@@ -83,7 +83,8 @@ class Processor:
         """Continue where the last process ended. A query that cannot go on is kept with the state "failed"."""
         self._streams.restore(has_observations=self._has_observations)
         self._continuation.restore()
-        self._corrector.restore()
+        self._elements.restore()
+        self._window_advance.correct()
         self.advance(now)
 
     def close(self) -> None:
@@ -166,7 +167,9 @@ class Processor:
         times = [now if each.time is None else each.time for each in elements]
         holds = self._window_advance.admit(now, min(times, default=now))
         self._window_advance.settle()
-        return self._elements.post(identifier, elements, access, now, holds=holds)
+        accepted = self._elements.post(identifier, elements, access, now, holds=holds)
+        self._window_advance.correct()
+        return accepted
 
     def late(self, identifier: str, access: Access) -> list[LateElement]:
         """Return the newest elements of a stream that came too late. See `Elements.late`."""

@@ -44,14 +44,16 @@ class WindowAdvance:
         self._pending_changes = pending_changes
         self._clock = clock
         self._present: tuple[int, Iterator[int]] | None = None
-        """Time and further pieces of the slide in progress."""
+        """Time and further pieces of the slide in progress, or of corrections up to that time."""
         self._work = 0
         """Work that the last call did for the last slide."""
         engine.time = clock.time
 
     @property
     def is_sliding(self) -> bool:
-        """Whether a slide is in progress: the windows have slid, and further calls of `advance` make the reports."""
+        """Whether a slide is in progress: the windows have slid, and further calls of `advance` make the reports. Or
+        corrections are in progress, during which no window slides.
+        """
         return self._present is not None
 
     def due(self) -> int | None:
@@ -72,14 +74,19 @@ class WindowAdvance:
         # After a slide in progress, the turn ends: its reports become durable before the next slide begins.
         work = _MANY if self.is_sliding else 0
         last, is_done = clock.time, True
-        while (present := self._present or self._next(now)) is not None:
-            time, pieces = present
+        while True:
+            present = self._present or self._next(now)
             # Only between two times: windows that slide at the same time may belong to one report.
-            if self._present is None and work >= _MANY and time > last:
+            if present is not None and self._present is None and work >= _MANY and present[0] > last:
                 if slides >= _MANY:
                     self._skip(now)
-                now, is_done = last, False
-                break
+                now, is_done, present = last, False, None
+            if present is None:
+                self._reach(now)
+                if (pieces := self._elements.corrections()) is None:
+                    break
+                present = now, pieces
+            time, pieces = present
             self._present, last = present, max(last, time)
             slides += 1
             work += 1
@@ -88,11 +95,23 @@ class WindowAdvance:
                 return False
             work += self._work
             self._present = None
-        clock.time = self._engine.time = now
         self._pending_changes.is_complete = True
+        return is_done
+
+    def _reach(self, now: int) -> None:
+        """Note that all windows have slid up to `now`, and give them what was held meanwhile."""
+        self._clock.time = self._engine.time = now
         self._pending_changes.take_elements()
         self._elements.take_held()
-        return is_done
+
+    def correct(self) -> None:
+        """Begin the corrections for late elements that have come. Further calls of `advance` continue them."""
+        if self._present is None and (pieces := self._elements.corrections()) is not None:
+            self._present = self._clock.time, pieces
+            if self._continue(pieces):
+                self._present = None
+            else:
+                self._pause(self._clock.time)
 
     def _next(self, now: int) -> tuple[int, Iterator[int]] | None:
         time = self._engine.due()
