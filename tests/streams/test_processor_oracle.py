@@ -246,10 +246,7 @@ class Story:
             processor.put_stream(name, self.lateness * SECOND, ANYBODY)
         for _ in range(rng.randint(0, 2)):
             processor = self.add(processor, rng.randint(-2, 0))
-        processor.register("q", text, ANYBODY, self.now * SECOND)
-        if self.has_others:
-            # It shares the windows, and is paused and ended during slides.
-            processor.register("d", self.text("d")[0], ANYBODY, self.now * SECOND)
+        self.begin(processor)
         self.begun = self.now
         self.arrivals.clear()
         for _ in range(rng.randint(5, 25)):
@@ -282,6 +279,12 @@ class Story:
         self.store.close()
         windows = tuple(NamedWindow(name, window) for name, window in zip(names, self.windows, strict=True))
         self.question = self.asked(windows, self.begun)
+
+    def begin(self, processor):
+        processor.register("q", self.text()[0], ANYBODY, self.now * SECOND)
+        if self.has_others:
+            # It shares the windows, and is paused and ended during slides.
+            processor.register("d", self.text("d")[0], ANYBODY, self.now * SECOND)
 
     def asked(self, windows, begun):
         return Question(self.sparql, StreamOperator(self.operator), windows, begun, self.language == "RSP-QL")
