@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edge.adapters.settings import MappingsSettings
 from edge.directory_stamps import DirectoryStamps, Stamp
-from edge.mapping.errors import MappingError
+from edge.mapping.errors import Fault, MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import MappingPack, load_builtin
 from edge.mapping.settings import MappingLimits
@@ -25,7 +25,10 @@ class _File:
     stamp: Stamp
     pack: MappingPack | None
     """The last valid version."""
-    fault: str | None
+    reason: str | None
+    """Why the newest version cannot be used."""
+    faults: tuple[Fault, ...] = ()
+    """The same in parts, if they are faults of its mappings."""
 
 
 class MappingFiles:
@@ -80,11 +83,16 @@ class MappingFiles:
             self._thread.join(timeout)
 
     def faults(self) -> list[dict[str, object]]:
-        """Files that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        """Files that cannot be used: `file`, `reason`, `faults` as `Fault.to_json`, `previous_version_applies`."""
         listed: list[dict[str, object]] = [
-            {"file": str(path), "reason": file.fault, "previous_version_applies": file.pack is not None}
+            {
+                "file": str(path),
+                "reason": file.reason,
+                "faults": [fault.to_json() for fault in file.faults],
+                "previous_version_applies": file.pack is not None,
+            }
             for path, file in list(self._files.items())
-            if file.fault is not None
+            if file.reason is not None
         ]
         directory = self._directory
         if directory is not None and directory.unreadable is not None:
@@ -172,7 +180,8 @@ class MappingFiles:
             reason = str(error) if expected else f"{path}: {type(error).__name__}: {error}"
             previous = known.pack if known is not None else None
             # With the stamp of the invalid version, so that it is not read again until it changes.
-            self._files[path] = _File(stamp, previous, reason)
+            faults = error.faults if isinstance(error, MappingError) else ()
+            self._files[path] = _File(stamp, previous, reason, faults)
             _log.error(
                 "mappings.file_broken",
                 extra={"file": str(path), "reason": reason, "previous_version_applies": previous is not None},

@@ -30,15 +30,18 @@ class MappingDocuments:
         self._writing = threading.Lock()
 
     def listed(self) -> Sequence[Mapping[str, object]]:
-        """Return `file`, `name` (null: it cannot be edited here), `has_previous` and `fault` of each mapping file."""
-        faults = {fault["file"]: fault["reason"] for fault in self._files.faults()}
+        """Return `file`, `name` (null: it cannot be edited here), `has_previous`, `fault` and its parts `faults` of
+        each mapping file.
+        """
+        faults = {fault["file"]: fault for fault in self._files.faults()}
         documents = self._documents
         return [
             {
                 "file": path.name,
                 "name": documents.name(path),
                 "has_previous": documents.has_previous(path),
-                "fault": faults.get(str(path)),
+                "fault": faults.get(str(path), {}).get("reason"),
+                "faults": faults.get(str(path), {}).get("faults", []),
             }
             for path in documents.files(is_mapping_file)
         ]

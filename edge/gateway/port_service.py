@@ -114,7 +114,14 @@ class PortService(ABC, Generic[P, A]):
             else:
                 wanted[port.name] = port
                 continue
-            faults.append({"file": port.place.file, "reason": str(fault), "previous_version_applies": False})
+            faults.append(
+                {
+                    "file": port.place.file,
+                    "reason": str(fault),
+                    "faults": [fault.to_json()],
+                    "previous_version_applies": False,
+                }
+            )
         with self._lock:
             self._wanted, self._faults = wanted, faults
             if self._ended:
@@ -125,7 +132,7 @@ class PortService(ABC, Generic[P, A]):
                 self._adapter.follow(wanted.values())
 
     def faults(self) -> list[dict[str, object]]:
-        """Ports that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        """Ports that cannot be used: as `MappingFiles.faults`."""
         return self._faults
 
     def put(self, command: Command, interval: float) -> str:

@@ -91,6 +91,7 @@ def test_a_broken_file_is_reported_and_its_last_valid_version_stays(folder, capl
     [fault] = files.faults()
     assert fault["file"] == str(file)
     assert fault["previous_version_applies"] is True
+    assert [(each["code"], each["line"]) for each in fault["faults"]] == [("not_toml", 1)]
     assert str(file) in str(fault["reason"])
     assert caplog.messages.count("mappings.file_broken") == 1
     write(file, "a", "mended")

@@ -1,11 +1,12 @@
 // Errors in the language of the page. The gateway's own text is English and has the place and the remedy, so it follows.
+import { signal } from "../ui.js";
 import { fill, has, isolated, language, t } from "./text.js";
 
-let reasons = {};
+const reasons = signal({});
 
 /** Load the texts of reasons of faults, except for English. */
 export async function loadReasons() {
-  if (language !== "en") ({ REASONS: reasons } = await import(`../texts/faults/${language}.js`));
+  if (language !== "en") reasons.value = (await import(`../texts/faults/${language}.js`)).REASONS;
 }
 
 /** What to show for a fault of a mapping file, as parts {text, english}. Rare reasons are the gateway's own, in English. */
@@ -23,7 +24,7 @@ export function faultParts({ text, line, code, table, mapping, key, nearest, all
 const REASON = "{reason}";  // stands for the text of another language
 
 function reasonParts({ reason, reason_code: code, reason_values: values }) {
-  const known = Object.hasOwn(reasons, code ?? "") && reasons[code];
+  const known = Object.hasOwn(reasons.value, code ?? "") && reasons.value[code];
   return known ? within(known, values, [{ text: values.reason, english: true }]) : [{ text: reason, english: true }];
 }
 

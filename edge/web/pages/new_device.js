@@ -11,6 +11,7 @@ import { usePolled } from "../model/polled.js";
 import { compare, formatNumber, formatTime, t } from "../model/text.js";
 import { useAction } from "../parts/action.js";
 import { Editor } from "../parts/editor.js";
+import { FileFault } from "../parts/english.js";
 import { MappingPreview, marksOf } from "../parts/mapping_preview.js";
 import { useUnsaved } from "../parts/unsaved.js";
 
@@ -39,9 +40,9 @@ function Choice() {
     <section class="panel wide" id="files"><h2>${t("mapping.files")}</h2>
       <p class="problem" role="alert">${error}</p>
       <p>${files.value?.length ? "" : t("mapping.none")}</p>
-      <ul class="list">${files.value?.map(({ file, name, fault }) => html`<li key=${file}>
+      <ul class="list">${files.value?.map(({ file, name, fault, faults }) => html`<li key=${file}>
         <p>${name ? html`<a href=${`#/mapping/${encodeURIComponent(name)}`}>${file}</a>` : file}</p>
-        ${fault && html`<p class="problem" dir="auto">${fault}</p>`}</li>`)}</ul>
+        ${fault && html`<${FileFault} fault=${{ file, reason: fault, faults }} />`}</li>`)}</ul>
       <a class="button" href="#/mapping/">${t("mapping.new")}</a>
     </section>`;
 }

@@ -5,7 +5,7 @@ import { messageOf } from "../model/errors.js";
 import { request } from "../model/gateway.js";
 import { badValues, health, lookNow, unmapped } from "../model/health.js";
 import { duration, formatBytes, formatNumber, formatTime, has, t } from "../model/text.js";
-import { English } from "../parts/english.js";
+import { English, FileFault } from "../parts/english.js";
 import { Maintenance } from "../parts/maintenance.js";
 import { Sources } from "../parts/source_list.js";
 import { Strip } from "../parts/strip.js";
@@ -36,9 +36,11 @@ function Gateway({ state }) {
     state.recent?.bytes !== undefined && [t("system.recent"), formatBytes(state.recent.bytes)],
     state.outbox?.state && [t("system.outbox"), `${t(`shipping.${state.outbox.state}`)} ${state.outbox.reason}`.trim()],
   ].filter(Boolean);
-  const faults = [...(Array.isArray(state.mapping_faults) ? state.mapping_faults : []), ...Object.entries(state.query_faults ?? {}).map((each) => each.join(": ")), ...(state.announce_fault ? [{ title: t("strip.announce"), reason: state.announce_fault }] : [])];
+  const mappings = Array.isArray(state.mapping_faults) ? state.mapping_faults : [];
+  const faults = [...Object.entries(state.query_faults ?? {}).map((each) => each.join(": ")), ...(state.announce_fault ? [{ title: t("strip.announce"), reason: state.announce_fault }] : [])];
   return html`<section class="panel wide"><h2>${t("system.gateway")}</h2>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
+    ${mappings.map((fault) => html`<${FileFault} fault=${fault} />`)}
     ${faults.map((fault) => html`<p class="problem" dir="auto">${fault.title && `${fault.title}: `}<${English}>${fault.reason ?? fault}<//></p>`)}
   </section>`;
 }

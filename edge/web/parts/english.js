@@ -1,7 +1,7 @@
 // Texts of the gateway that only English has: screen readers must not read them as the language of the page.
-import { html } from "../ui.js";
-import { faultParts, messageParts } from "../model/errors.js";
-import { language } from "../model/text.js";
+import { html, useEffect } from "../ui.js";
+import { faultParts, loadReasons, messageParts } from "../model/errors.js";
+import { isolated, language } from "../model/text.js";
 
 export function English({ children }) {
   return language === "en" ? children : html`<span lang="en">${children}</span>`;
@@ -10,6 +10,13 @@ export function English({ children }) {
 /** A fault of a mapping file. */
 export function Fault({ fault }) {
   return joined(faultParts(fault));
+}
+
+/** Why a mapping file cannot be used, as one element for each of its faults. */
+export function FileFault({ fault: { file, reason, faults } }) {
+  useEffect(() => { loadReasons().catch(() => {}); }, []);  // without them, the reasons are English
+  if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto"><${English}>${reason}<//></p>`;
+  return faults.map((each) => html`<p class="problem" dir="auto">${isolated(file.split("/").pop())}: <${Fault} fault=${each} /></p>`);
 }
 
 /** An error of a request. */
