@@ -130,10 +130,20 @@ def test_a_hostile_name_stays_within_its_iri(mapper, name):
         assert not set('<>" \u0000') & set(reading.observation)
 
 
-@pytest.mark.parametrize(("value", "encrypted"), [(2, True), (True, True), (0, False), (False, False), (None, False)])
-def test_only_a_sensor_with_encryption_is_encrypted(mapper, value, encrypted):
-    message = {"model_id": "SBBT-002C", "type": "BTN", "encr": value}
-    assert any(name.endswith("/encrypted") for name in observations(mapper, BLE, message)) == encrypted
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        *(({"encr": value}, [("true", False)]) for value in (2, True, "2")),
+        *(({"encr": value}, [("false", True)]) for value in (0, False, "False", "")),
+        ({}, [("false", True)]),
+        ({"encr": None}, []),
+    ],
+)
+def test_a_sensor_is_encrypted_for_the_gateway_whose_decoder_lacks_its_key(mapper, message, found):
+    """`found`: value of `encrypted`, and whether it only changes an observation that the graph has."""
+    readings = mapper.map(BLE, json.dumps({"model_id": "SBBT-002C", "type": "BTN", **message}).encode()).readings
+    encrypted = [each for each in readings if each.observation.endswith("AABBCCDDEEFF/encrypted/G")]
+    assert [(each.value, each.existing) for each in encrypted] == found
 
 
 def test_a_normalized_quantity_is_not_read_again_from_the_decoded_payload(mapper):

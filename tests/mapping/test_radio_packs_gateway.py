@@ -29,7 +29,7 @@ LABELS = """PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX sosa: <h
 SELECT DISTINCT ?label { ?s a sosa:Sensor ; rdfs:label ?label
   FILTER(CONTAINS(STR(?s), ":lorawan:") || ?label = "THB1-3F9E5D") }"""
 ENCRYPTED = f"""{PREFIXES}
-ASK {{ <urn:sepa-edge:ble:BC026EAABBCC/encrypted> sosa:hasResult/qudt:numericValue false }}"""
+ASK {{ <urn:sepa-edge:ble:BC026EAABBCC/encrypted/TheengsGateway> sosa:hasResult/qudt:numericValue false }}"""
 
 
 def gateway(data_dir: Path) -> Gateway:
@@ -63,7 +63,7 @@ async def test_the_samples_of_all_packs_become_observations_with_unit_property_p
         assert {row["label"]["value"] for row in rows} == named_devices(samples) | {"THB1-3F9E5D"}
         # The decoder has its key now.
         decoded = {
-            "topic": "home/OMG/BTtoMQTT/BC026EAABBCC",
+            "topic": "home/TheengsGateway/BTtoMQTT/BC026EAABBCC",
             "payload": '{"model_id": "SBBT-002C", "batt": 100}',
             "qos": 1,
         }
