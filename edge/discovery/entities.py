@@ -143,6 +143,13 @@ def _light(entity: Entity) -> Iterator[Observed]:
         unit="",
         command=_command(entity, "brightness_command", min=Decimal(0), max=limit, step=Decimal(1)),
     )
+    warmth, bounds = _warmth(entity)
+    yield _with(
+        _state(entity, "color_temp", "color_temp_", "color_temp_value_template"),
+        keys={"absent": NO_NUMBER},
+        unit=warmth,
+        command=_command(entity, "color_temp_command", **bounds),
+    )
 
 
 def _json_light(entity: Entity) -> Iterator[Observed]:
@@ -158,6 +165,20 @@ def _json_light(entity: Entity) -> Iterator[Observed]:
         payload = {"state": "ON", "brightness": _VALUE}
         dim = None if sends is None else {**sends, **bounds, "payload": payload}
         yield _with(state, part="brightness", path=("brightness",), unit="", command=dim)
+    if "color_temp" in modes:
+        warmth, limits = _warmth(entity)
+        payload = {"state": "ON", "color_temp": _VALUE}
+        warm = None if sends is None else {**sends, **limits, "payload": payload}
+        yield _with(state, part="color_temp", path=("color_temp",), unit=warmth, command=warm)
+
+
+def _warmth(entity: Entity) -> tuple[str, dict[str, Decimal]]:
+    """Return the unit of the colour temperature, which is empty for mired, and the bounds of its setter."""
+    kelvin = entity.boolean("color_temp_kelvin")
+    unit, low, high = ("kelvin", 2000, 6535) if kelvin else ("mireds", 153, 500)
+    least = entity.number(f"min_{unit}") or Decimal(low)
+    most = entity.number(f"max_{unit}") or Decimal(high)
+    return "K" if kelvin else "", {"min": least, "max": most, "step": Decimal(1)}
 
 
 def _number(entity: Entity) -> Iterator[Observed]:

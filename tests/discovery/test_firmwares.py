@@ -3,6 +3,8 @@
 import pytest
 from announcing import Announcing
 
+from edge.mapping.solution import CommandError
+
 TOPIC_OF_ZIGBEE = "zigbee2mqtt/NAS_Temperatuur1"
 
 
@@ -34,7 +36,8 @@ def test_esphome(home):
     home.announce("switch/porch/pump/config", {**common, **switch})
     light = {
         "schema": "json",
-        "supported_color_modes": ["brightness"],
+        "sup_clrm": ["color_temp"],
+        "min_mirs": 154,
         "name": "",
         "stat_t": "porch/light/lamp/state",
         "cmd_t": "porch/light/lamp/command",
@@ -52,12 +55,18 @@ def test_esphome(home):
     pump = ("porch/switch/pump/state", "switch/a0b1c2d3e4f5-switch-1")
     assert home.command(*pump, "false") == ("porch/switch/pump/command", b"OFF")
     lamp = "light/a0b1c2d3e4f5-light-1"
-    assert home.values("porch/light/lamp/state", {"state": "ON", "brightness": 128, "color_mode": "brightness"}) == {
+    assert home.values("porch/light/lamp/state", {"state": "ON", "brightness": 128, "color_temp": 250}) == {
         lamp: "true",
         f"{lamp}/brightness": "128",
+        f"{lamp}/color_temp": "250",
     }
     sent = home.command("porch/light/lamp/state", f"{lamp}/brightness", "10")
     assert sent == ("porch/light/lamp/command", b'{"state":"ON","brightness":10}')
+    sent = home.command("porch/light/lamp/state", f"{lamp}/color_temp", "154")
+    assert sent == ("porch/light/lamp/command", b'{"state":"ON","color_temp":154}')
+    for outside in ("153", "501"):
+        with pytest.raises(CommandError):
+            home.command("porch/light/lamp/state", f"{lamp}/color_temp", outside)
     [available] = home.readings("porch/status", "offline")
     assert (available.value, available.sensor) == ("false", reading.sensor)
     assert home.reasons() == []
@@ -198,6 +207,10 @@ def test_zwave_js_ui(home):
         "brightness_command_topic": "zwave/Hall/38/1/targetValue/set",
         "brightness_value_template": "{{ value_json.value }}",
         "brightness_scale": 99,
+        "color_temp_kelvin": True,
+        "color_temp_state_topic": "zwave/Hall/51/0/Warm",
+        "color_temp_command_topic": "zwave/Hall/51/0/Warm/set",
+        "max_kelvin": 6500,
         "unique_id": "7-38-1",
     }
     home.announce("light/Hall/dimmer/config", {**common, **dimmer})
@@ -209,6 +222,9 @@ def test_zwave_js_ui(home):
     assert home.values("zwave/Hall/38/0/currentValue", {"value": 49.6}) == {"cover/7-38/position": "50"}
     assert home.values("zwave/Hall/38/1/currentValue", {"value": 33}) == {"light/7-38-1/brightness": "33"}
     assert home.command("zwave/Hall/38/1/currentValue", "light/7-38-1/brightness", "99")[1] == b"99"
+    [warmth] = home.readings("zwave/Hall/51/0/Warm", "2700")
+    assert (warmth.value, warmth.unit) == ("2700", "http://qudt.org/1.1/vocab/unit#Kelvin")
+    assert home.command("zwave/Hall/51/0/Warm", "light/7-38-1/color_temp", "6500")[1] == b"6500"
     [reason] = home.reasons()
     assert "light/7-38-1" in reason
 
