@@ -33,7 +33,7 @@ REASONS: Final[Mapping[str, str]] = {
     "field_name": "A field has a name of letters, digits, _ and -.",
     "field_taken": "Another field has that name.",
     "for_payload": '"{name}" is for payloads of kind {kind}, this one is {payload}.',
-    "in_readings": '"{name}" belongs into the readings where there are any.',
+    "in_readings": 'A mapping with readings has no "{name}" of its own. Set it in each reading.',
     "no_effect": "This has no effect: {reason}.",
     "no_hexadecimal": '"{name}" is not hexadecimal.',
     "no_readings": "The list of readings is empty.",

@@ -224,7 +224,7 @@ class _Loader:
             is_scalar = "values" in place[:-1] or "equals" in place or "one_of" in place
             if is_scalar:
                 message = "must be true, false, a number or a text"
-            message = re.sub("a valid dictionary or instance of [A-Za-z]+", "a table", message)
+            message = re.sub("a valid dictionary(?: or instance of [A-Za-z]+)?", "a table", message)
             code: FaultCode = "missing_key" if detail["type"] == "missing" else "wrong_value"
             text = message[:1].upper() + message[1:] + "."
             word = "scalar" if is_scalar else detail["type"]

@@ -66,6 +66,8 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         (HEAD + 'when = { path = "a" }\n', 4, "when", None, "says nothing"),
         (HEAD + "values = { a = [1] }\n", 4, "values.a", None, "true, false, a number or a text"),
         (HEAD + "readings = []\n", 4, "readings", None, "empty"),
+        (HEAD + 'existing = true\nreadings = [{ path = "a" }]\n', 4, "existing", None, "Set it in each reading."),
+        (HEAD + "values = 5\n", 4, "values", None, "Must be a table."),
         (HEAD + 'readings = [{ path = "a" }, { paht = "b" }]\n', 4, "readings[1].paht", "path", "Unknown key"),
         (
             HEAD + 'readings = [{ path = "a" }, { path = "b", unit = "x" }]\n',

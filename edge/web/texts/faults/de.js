@@ -11,7 +11,7 @@ export const REASONS = {
   "field_name": "Ein Feld hat einen Namen aus Buchstaben, Ziffern, _ und -.",
   "field_taken": "Ein anderes Feld hat diesen Namen.",
   "for_payload": '"{name}" ist für Nutzdaten der Art {kind}, diese sind {payload}.',
-  "in_readings": '"{name}" gehört in die Messwerte (`readings`), wenn es welche gibt.',
+  "in_readings": 'Eine Zuordnung mit Messwerten (`readings`) hat kein eigenes "{name}". Setzen Sie es in jedem Messwert.',
   "no_effect": "Das hat keine Wirkung: {reason}.",
   "no_hexadecimal": '"{name}" ist nicht hexadezimal.',
   "no_readings": "Die Liste der Messwerte (`readings`) ist leer.",

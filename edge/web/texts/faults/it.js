@@ -11,7 +11,7 @@ export const REASONS = {
   "field_name": "Un campo ha un nome di lettere, cifre, _ e -.",
   "field_taken": "Un altro campo ha questo nome.",
   "for_payload": '"{name}" è per dati di tipo {kind}, questi sono {payload}.',
-  "in_readings": '"{name}" va nelle misure (`readings`), se ce ne sono.',
+  "in_readings": 'Una mappatura con misure (`readings`) non ha un proprio "{name}". Impostalo in ogni misura.',
   "no_effect": "Non ha effetto: {reason}.",
   "no_hexadecimal": '"{name}" non è esadecimale.',
   "no_readings": "L'elenco delle misure (`readings`) è vuoto.",
