@@ -179,7 +179,7 @@ class Actuation:
             self._link.stop(max(0.1, deadline - time.monotonic()))
 
     def faults(self) -> list[dict[str, object]]:
-        """Actuators whose query fails: `file`, `reason`, `previous_version_applies`."""
+        """Actuators whose query fails: as `MappingFiles.faults`."""
         return self._rules.faults()
 
     # Everything below runs on the actuation thread

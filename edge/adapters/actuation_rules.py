@@ -111,15 +111,15 @@ class ActuationRules:
             rule.retry_at = None
 
     def faults(self) -> list[dict[str, object]]:
-        """Actuators whose query fails: `file`, `reason`, `previous_version_applies`."""
-        return [
-            {
-                "file": rule.actuator.place.file,
-                "reason": str(replace(rule.actuator.place, reason=rule.failure, key="query")),
-                "previous_version_applies": False,
-            }
+        """Actuators whose query fails: as `MappingFiles.faults`."""
+        found = [
+            replace(rule.actuator.place, reason=rule.failure, key="query")
             for rule in list(self._rules.values())
             if rule.failure
+        ]
+        return [
+            {"file": each.file, "reason": str(each), "faults": [each.to_json()], "previous_version_applies": False}
+            for each in found
         ]
 
     def _subscribe(self, rule: _Rule) -> None:

@@ -406,6 +406,9 @@ def test_actuators_follow_their_file_and_its_errors_are_reported(gateway):
         (fault,) = wait_for(lambda: httpx.get(endpoints["http"] + "/health").json()["mapping_faults"])
         assert fault["file"] == str(file)
         assert 'actuator "lamps": query: SERVICE' in fault["reason"]
+        assert [(each["table"], each["mapping"], each["key"]) for each in fault["faults"]] == [
+            ("actuator", "lamps", "query")
+        ]
         assert _metrics(endpoints, "edge_mqtt_mapping_faults 1.0")
 
 
