@@ -33,7 +33,7 @@ SETTINGS = {
 """Settings of the gateway of a page, if not the default ones."""
 PAGES = sorted(f"how-to/{path.name}" for path in (DOCS / "how-to").glob("*.md"))
 SHOWN = {
-    "how-to/bluetooth.md": {"381F8D3F9E5D": "60.72 17.94 2.748", "582D3433AADF": "61.4 26"},
+    "how-to/bluetooth.md": {"MJ_HT_V1": "61.4 26", "THB1-3F9E5D": "60.72 17.94 2.748"},
     "how-to/discovery.md": {"Cellar": "13.1"},
     "how-to/esphome.md": {"kitchen": "21.4 Open"},
     "how-to/home-assistant.md": {"home-assistant": "17.5 Open"},
