@@ -142,12 +142,12 @@ async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, p
         assert "a symbol or a unit code" in english
         assert "Celcius" not in english
         await eventually(lambda: house.get("/health")["mapping_faults"])
-        for page_of_files in ("system", "new"):
-            await page.evaluate(f"location.hash = '#/{page_of_files}'")
+        for address, file_name in (("system", "faulty.toml: "), ("new", "")):  # there, its link is above
+            await page.evaluate(f"location.hash = '#/{address}'")
             listed = "[...document.querySelectorAll('main .problem')].map((each) => each.textContent).join('|')"
             await page.wait_for(f"({listed}).includes('topik')")
             text = await page.evaluate(listed)
-            assert 'faulty.toml: Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in text
+            assert f'|{file_name}Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in text
             assert "min: Der Wert ist nicht gültig. Der Wert muss eine Zahl sein." in text
             assert "key is unknown" not in text
     finally:

@@ -42,7 +42,7 @@ function Choice() {
       <p>${files.value?.length ? "" : t("mapping.none")}</p>
       <ul class="list">${files.value?.map(({ file, name, fault, faults }) => html`<li key=${file}>
         <p>${name ? html`<a href=${`#/mapping/${encodeURIComponent(name)}`}>${file}</a>` : file}</p>
-        ${fault && html`<${FileFault} fault=${{ file, reason: fault, faults }} />`}</li>`)}</ul>
+        ${fault && html`<${FileFault} reason=${fault} faults=${faults} />`}</li>`)}</ul>
       <a class="button" href="#/mapping/">${t("mapping.new")}</a>
     </section>`;
 }

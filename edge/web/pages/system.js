@@ -40,7 +40,7 @@ function Gateway({ state }) {
   const faults = [...Object.entries(state.query_faults ?? {}).map((each) => each.join(": ")), ...(state.announce_fault ? [{ title: t("strip.announce"), reason: state.announce_fault }] : [])];
   return html`<section class="panel wide"><h2>${t("system.gateway")}</h2>
     <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-    ${mappings.map((fault) => html`<${FileFault} fault=${fault} />`)}
+    ${mappings.map((fault) => html`<${FileFault} ...${fault} />`)}
     ${faults.map((fault) => html`<p class="problem" dir="auto">${fault.title && `${fault.title}: `}<${English}>${fault.reason ?? fault}<//></p>`)}
   </section>`;
 }

@@ -12,11 +12,11 @@ export function Fault({ fault }) {
   return joined(faultParts(fault));
 }
 
-/** Why a mapping file cannot be used, as one element for each of its faults. */
-export function FileFault({ fault: { file, reason, faults } }) {
+/** Why a mapping file cannot be used, as one element for each of its faults. Without `file`, they do not name it. */
+export function FileFault({ file, reason, faults }) {
   useEffect(() => { loadReasons().catch(() => {}); }, []);  // without them, the reasons are English
   if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto"><${English}>${reason}<//></p>`;
-  return faults.map((each) => html`<p class="problem" dir="auto">${isolated(file.split("/").pop())}: <${Fault} fault=${each} /></p>`);
+  return faults.map((each) => html`<p class="problem" dir="auto">${file && `${isolated(file.split("/").pop())}: `}<${Fault} fault=${each} /></p>`);
 }
 
 /** An error of a request. */
