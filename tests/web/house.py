@@ -131,6 +131,11 @@ def device_address(device: str, value: str = "") -> str:
     return f"#/device/{quote(device, safe='')}" + (f"?value={quote(value, safe='')}" if value else "")
 
 
+def module(path: str) -> str:
+    """JavaScript expression for the address of a module that the page uses, so that both have one instance of it."""
+    return f"document.querySelector('script[src$=\"/app.js\"]').src.replace('app.js', '{path}')"
+
+
 def names(selector: str) -> str:
     """A JavaScript expression of the texts of all elements that a selector finds."""
     return f"[...document.querySelectorAll({selector!r})].map(each => each.textContent).join('|')"

@@ -91,6 +91,23 @@ async def test_files_are_served_with_a_strict_policy_and_revalidated(served):
             assert (again.status_code, again.content) == (304, b"")
 
 
+async def test_a_browser_keeps_the_files_of_a_version(served):
+    """The addresses in the page have the version, so that a second visit requests only the page."""
+    async with httpx.AsyncClient(base_url=served.url) as http:
+        page = (await http.get("/")).text
+        addresses = re.findall(r'(?:(?:href|src)="|"\./)([^"]+\.(?:js|css))"', page)
+        assert {f"/{each.split('/', 2)[2]}" for each in addresses} >= {*first_view(), "/style.css"}
+        (versions,) = {tuple(each.split("/")[:2]) for each in addresses}
+        for each in addresses:
+            answer = await http.get(f"/{each}")
+            assert answer.content == (WEB / each.split("/", 2)[2]).read_bytes()
+            assert "immutable" in answer.headers["cache-control"]
+        # A page that was opened before an update may still load the others.
+        assert (await http.get("/files/old/app.js")).headers["cache-control"] == "no-cache"
+        for name in ("", "no.js", "index.html", "vendor/manifest.json", "../page.py"):
+            assert (await http.get(f"/{'/'.join(versions)}/{name}")).status_code == 404, name
+
+
 @pytest.mark.parametrize(
     ("accepted", "compressed"),
     [("gzip", True), ("br, gzip;q=0.5", True), ("gzip;q=0", False), ("gzip;q=0.00, br", False), ("identity", False)],
@@ -231,5 +248,5 @@ def test_the_first_view_has_its_texts_and_no_others(language):
 async def test_the_browser_loads_the_texts_of_its_language_early(served, accepted, language):
     async with httpx.AsyncClient(base_url=served.url) as http:
         answer = await http.get("/", headers={"Accept-Language": accepted})
-    assert answer.headers["link"] == f"<texts/{language}.js>; rel=modulepreload"
+    assert re.fullmatch(rf"<files/\w+/texts/{language}\.js>; rel=modulepreload", answer.headers["link"])
     assert "Accept-Language" in answer.headers["vary"]

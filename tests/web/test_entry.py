@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from house import SIZES
+from house import SIZES, module
 from locked import LOCKED, SHOWN, STORED, enter, member
 from test_overview import LIVE, text_of
 
@@ -187,9 +187,9 @@ async def test_no_request_of_a_user_follows_the_end_of_the_session(gateway, page
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "viewer", "subscribe", "query"))
     await page.wait_for(f"{LIVE} && {SHOWN}")
-    await page.wait_for("import('/model/health.js').then(({ keepsRecent }) => keepsRecent())")
+    await page.wait_for(f"import({module('model/health.js')}).then(({{ keepsRecent }}) => keepsRecent())")
     await page.evaluate(
-        "import('/model/recent.js').then(({ lastDay }) => {"
+        f"import({module('model/recent.js')}).then(({{ lastDay }}) => {{"
         " lastDay('urn:asked:before'); document.getElementById('leave').click(); })"
     )
     # This timer ends after that of the requests, which began before it.
@@ -198,8 +198,10 @@ async def test_no_request_of_a_user_follows_the_end_of_the_session(gateway, page
     assert not [each["url"] for each in sent if "asked" in each["url"] or "undefined" in each["url"]]
     await enter(page, gateway._security.token("viewer", None))
     await page.wait_for(f"{LIVE} && {SHOWN}")
-    await page.wait_for("import('/model/health.js').then(({ keepsRecent }) => keepsRecent())")
-    await page.evaluate("import('/model/recent.js').then(({ lastDay }) => { lastDay('urn:asked:after'); })")
+    await page.wait_for(f"import({module('model/health.js')}).then(({{ keepsRecent }}) => keepsRecent())")
+    await page.evaluate(
+        f"import({module('model/recent.js')}).then(({{ lastDay }}) => {{ lastDay('urn:asked:after'); }})"
+    )
     await page.wait_for("performance.getEntriesByType('resource').some(({ name }) => name.includes('asked%3Aafter'))")
     page.expect("status of 404")  # it has no values
     assert page.problems() == []

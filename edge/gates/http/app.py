@@ -39,7 +39,7 @@ from edge.gates.http.knowledge import read_knowledge
 from edge.gates.http.line_breaks import accept_line_breaks
 from edge.gates.http.maintenance import MaintenanceResources
 from edge.gates.http.mappings import MappingResources
-from edge.gates.http.page import FILES, page_response
+from edge.gates.http.page import FILES, VERSIONED, page_response
 from edge.gates.http.profiles import read_profile_request
 from edge.gates.http.queries import QUERIES
 from edge.gates.http.rules import RuleResources
@@ -179,7 +179,7 @@ class Routes:
             ),
             _route(WELL_KNOWN, "api", self._things.directory, ["GET"]),
             _route(SEARCH, "query", self._sparql(["query"], preferred=SEARCH_FORMATS), ["GET", "POST"]),
-            *(_route(path, "page", self._page, ["GET"]) for path in FILES),
+            *(_route(path, "page", self._page, ["GET"]) for path in (*FILES, VERSIONED)),
             *(self._secured(self._authority) if self._authority is not None else []),
         ]
         settings = self._settings
@@ -550,7 +550,7 @@ class Routes:
             sorted(
                 _PLACE.sub(lambda place: place[1].upper().replace("IDENTITY", "NAME"), path)
                 for path in known
-                if path == "/" or path not in FILES
+                if path == "/" or path not in {*FILES, VERSIONED}
             )
         )
         return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))

@@ -14,6 +14,7 @@ from importlib.resources.abc import Traversable
 from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,6 +31,10 @@ _DOCUMENTS: Final = ("text/html", "image/svg+xml")
 """Types that a browser shows as documents. A policy has no effect on other files; they inherit that of their page."""
 _INLINE: Final = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
 """The only script within the page: it names the files of the libraries."""
+_ADDRESS: Final = re.compile(rb'((?:href|src)="|"\./)([\w/-]+\.(?:js|css)")')
+"""The address of a module or a style sheet in the page."""
+_YEAR: Final = 31_536_000
+"""Seconds for which browsers keep a file of a version."""
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+")
 
 
@@ -45,6 +50,24 @@ FILES: Final = dict(sorted(_walk(resources.files("edge").joinpath("web"), "/")))
 """Media type of each file of the application, by its path."""
 
 
+VERSIONED: Final = "/files/{version}/{name:path}"
+"""Path of the same files. The page names them with its version, so that a browser requests them once for each version:
+without it, each visit would ask for all of them, six at a time, whether they have changed.
+"""
+
+
+@cache
+def _version() -> str:
+    root = resources.files("edge").joinpath("web")
+    digests = (hashlib.sha256(_content(root, path)).digest() for path in FILES)
+    return hashlib.sha256(b"".join(digests)).hexdigest()[:16]
+
+
+def _content(root: Traversable, path: str) -> bytes:
+    name = "index.html" if path == "/" else path.removeprefix("/")
+    return root.joinpath(*name.split("/")).read_bytes()
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     content: bytes
@@ -54,28 +77,37 @@ class _File:
 
 @cache
 def _load(path: str) -> _File:
-    name = "index.html" if path == "/" else path.removeprefix("/")
-    content = resources.files("edge").joinpath("web", *name.split("/")).read_bytes()
+    content = _content(resources.files("edge").joinpath("web"), path)
+    if path == "/":
+        content = _ADDRESS.sub(rb"\g<1>files/%b/\2" % _version().encode(), content)
     tag = hashlib.sha256(content).hexdigest()[:16]
     return _File(content, gzip.compress(content, mtime=0), tag)
 
 
 def page_response(request: Request, ws_endpoint: str | None) -> Response:
-    """One of the application's files. `ws_endpoint` is the URL that it may subscribe at."""
-    path = request.url.path
+    """One of the application's files. `ws_endpoint` is the URL that it may subscribe at.
+
+    Raises `HTTPException` if there is no file of that name.
+    """
+    version = request.path_params.get("version")
+    path = request.url.path if version is None else f"/{request.path_params['name']}"
+    if path not in FILES or (path == "/" and version is not None):
+        raise HTTPException(404)
     file = _load(path)
     compressed = _accepts_gzip(request.headers.get("accept-encoding", ""))
     # RFC 9110, section 8.8.3: the representations of one file have different entity tags.
     tag = f'"{file.tag}-gzip"' if compressed else f'"{file.tag}"'
     headers = {
         "ETag": tag,
-        "Cache-Control": "no-cache",
+        # A page of another version, which is still open after an update of the gateway, gets the present files.
+        "Cache-Control": f"public, max-age={_YEAR}, immutable" if version == _version() else "no-cache",
         "Vary": "Accept-Encoding",
     }
     if FILES[path].startswith(_DOCUMENTS):
         headers["Vary"] += ", Accept-Language"
         # The page learns its language from the browser only when its modules run.
-        headers["Link"] = f"<texts/{_language(request.headers.get('accept-language', ''))}.js>; rel=modulepreload"
+        language = _language(request.headers.get("accept-language", ""))
+        headers["Link"] = f"<files/{_version()}/texts/{language}.js>; rel=modulepreload"
         headers["Content-Security-Policy"] = _policy(request.headers.get("host", ""), ws_endpoint)
         headers["Referrer-Policy"] = "no-referrer"
     # RFC 9110, section 15.4.5: a 304 response has the header fields of the full one.
