@@ -145,6 +145,7 @@ async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, p
         await page.wait_for("document.getElementById('delete') !== null")
         await page.wait_for("document.getElementById('save').disabled === false")
         assert written in await page.evaluate(f"{CONTENT}.textContent")
+    await page.wait_for("document.getElementById('revert') !== null")  # the second text is stored
     stored = (await page.evaluate("fetch('/api/mappings/slow').then(answer => answer.text())")) or ""
     assert "Two two" in stored
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")

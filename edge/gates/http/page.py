@@ -87,7 +87,7 @@ def _load(path: str) -> _File:
 def page_response(request: Request, ws_endpoint: str | None) -> Response:
     """One of the application's files. `ws_endpoint` is the URL that it may subscribe at.
 
-    Raises `HTTPException` if there is no file of that name.
+    Raises `HTTPException` for any other name.
     """
     version = request.path_params.get("version")
     path = request.url.path if version is None else f"/{request.path_params['name']}"
