@@ -62,7 +62,7 @@ def test_a_written_file_applies_at_once(documents):
     (reading,) = documents.readings("garage/box", "21.5")
     assert (reading["observation"], reading["value"], reading["label"]) == ("urn:sepa-edge:box", "21.5", "Box")
     assert documents.http.get("/api/mappings/box").text == GOOD
-    listed = {"file": "box.toml", "name": "box", "has_previous": False, "fault": None}
+    listed = {"file": "box.toml", "name": "box", "has_previous": False, "fault": None, "faults": []}
     assert documents.http.get("/api/mappings").json() == [listed]
 
 
