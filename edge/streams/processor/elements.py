@@ -174,7 +174,7 @@ class Elements:
                 self._late.setdefault(stream, []).extend(late)
 
     def corrections(self) -> Iterator[int] | None:
-        """Return the pieces of the corrections for the late elements that windows have taken; None: all are corrected."""
+        """Return the pieces of the corrections for late elements that windows have taken; None: all are corrected."""
         if not self._late:
             self._are_held = False
             return None
