@@ -127,6 +127,9 @@ async def test_a_mapping_file_is_edited_and_its_previous_version_restored(house:
     await page.wait_for("document.getElementById('files')?.textContent.includes('edited') === false")
 
 
+ASKED = "globalThis.asked = []; globalThis.confirm = question => { asked.push(question); return globalThis.answer; };"
+
+
 async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, page):
     hold = (
         "const real = globalThis.fetch; globalThis.fetch = (...call) => call[1]?.method !== 'PUT' ? real(...call)"
@@ -140,6 +143,9 @@ async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, p
     for written in ("Two two", "Three three"):
         await page.evaluate("document.getElementById('save').click()")
         await page.wait_for("globalThis.goOn !== undefined")
+        await page.wait_for("document.getElementById('save').ariaDisabled === 'true'")
+        await page.evaluate(f"{{ {ASKED} document.getElementById('delete')?.click(); }}")
+        assert await page.evaluate("asked.length") == 0
         await type_text(page, text.replace("One", written))
         await page.evaluate("{ globalThis.goOn(); delete globalThis.goOn; }")
         await page.wait_for("document.getElementById('delete') !== null")
@@ -150,9 +156,6 @@ async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, p
     assert "Two two" in stored
     await page.evaluate("globalThis.confirm = () => true; document.getElementById('delete').click()")
     await page.wait_for("location.hash === '#/new'")
-
-
-ASKED = "globalThis.asked = []; globalThis.confirm = question => { asked.push(question); return globalThis.answer; };"
 
 
 async def leave(page: Browser, how: str, answer: bool, title: str) -> None:

@@ -43,7 +43,7 @@ export function Page({ name }) {
     hex.value = message.payload === null ? message.hex : undefined;
     payload.value = message.payload ?? message.hex;
   };
-  const [act, problem] = useAction({ alone: true }), [look, unread] = useAction();
+  const [act, problem, busy] = useAction({ alone: true }), [look, unread] = useAction();
   const tag = useRef(name ? undefined : null);  // of the stored text
   const reading = useRef(undefined);
   const load = async () => {
@@ -106,9 +106,9 @@ export function Page({ name }) {
     ${text.value !== undefined && html`
       <${Editor} mode=${toml} text=${text.value} label=${t("mapping.text")} change=${(value) => { text.value = value; }} run=${() => save()} marks=${marks.value} />
       <div class="bar">
-        <button type="button" id="save" class="primary" disabled=${text.value === stored.value} onClick=${() => save()}>${t("new.save")}</button>
-        ${previous.value && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
-        ${name && stored.value !== undefined && html`<button type="button" class="right danger" id="delete" onClick=${() => confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && remove(tag.current)}>${t("mapping.delete")}</button>`}
+        <button type="button" id="save" class="primary" aria-disabled=${busy} disabled=${text.value === stored.value} onClick=${() => save()}>${t("new.save")}</button>
+        ${previous.value && html`<button type="button" id="revert" aria-disabled=${busy} onClick=${revert}>${t("mapping.revert")}</button>`}
+        ${name && stored.value !== undefined && html`<button type="button" class="right danger" id="delete" aria-disabled=${busy} onClick=${() => !busy && confirm(t("mapping.delete.sure", { name: `${name}.toml` })) && remove(tag.current)}>${t("mapping.delete")}</button>`}
       </div>`}
     <div id="problem">${problem}${unread}</div>
     ${conflict}

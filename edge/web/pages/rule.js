@@ -43,7 +43,7 @@ export function Page({ name }) {
 function Form({ name, text: stored, tag, draft: begun, previous, focus, again }) {
   const draft = useSignal(begun ?? { ...NEW }), byHand = useSignal(begun ? undefined : stored);
   const file = useSignal(name || undefined), marks = useSignal(undefined);
-  const [act, problem] = useAction({ alone: true });
+  const [act, problem, busy] = useAction({ alone: true });
   const written = () => byHand.value ?? toToml(draft.value), text = written();
   const opened = useRef(text), leave = useUnsaved(text !== opened.current);
   const id = file.value ?? fileName(draft.value.label || "rule");
@@ -101,9 +101,9 @@ function Form({ name, text: stored, tag, draft: begun, previous, focus, again })
       ${!name && html`<div class="fields"><label for="file">${t("new.file")}</label>
         <input id="file" required pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" maxlength="64" value=${id} onInput=${(event) => { file.value = event.target.value; }} autocomplete="off" /></div>`}
       ${problem}${conflict}
-      <div class="bar"><button type="submit" id="save" class="primary">${t("new.save")}</button>
-        ${previous && html`<button type="button" id="revert" onClick=${revert}>${t("mapping.revert")}</button>`}
-        ${name && html`<button type="button" class="right danger" id="delete" onClick=${() => confirm(t("rule.delete.sure", { name })) && remove(tag)}>${t("mapping.delete")}</button>`}</div>
+      <div class="bar"><button type="submit" id="save" class="primary" aria-disabled=${busy}>${t("new.save")}</button>
+        ${previous && html`<button type="button" id="revert" aria-disabled=${busy} onClick=${revert}>${t("mapping.revert")}</button>`}
+        ${name && html`<button type="button" class="right danger" id="delete" aria-disabled=${busy} onClick=${() => !busy && confirm(t("rule.delete.sure", { name })) && remove(tag)}>${t("mapping.delete")}</button>`}</div>
     </section></form>`;
 }
 
