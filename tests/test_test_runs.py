@@ -118,9 +118,11 @@ def test_tests_with_the_same_id_are_refused(project, workers):
         (("a::b", "\n", b"\x01\x02"), "a:b \\n 01 02"),
         (["x" * 100], "x" * 57 + "..."),
         ("text", None),
+        ("x" * 201, "x" * 57 + "..."),
+        (b"\n" + b"x" * 200, "\\n" + "x" * 55 + "..."),
         ([object()], None),
     ],
-    ids=["list", "mapping", "set", "duration", "escapes", "long", "text", "object"],
+    ids=["list", "mapping", "set", "duration", "escapes", "long", "text", "long text", "long bytes", "object"],
 )
 def test_parameter_ids_describe_the_values(value, expected):
     assert parameter_id(value) == expected

@@ -10,19 +10,27 @@ import pyoxigraph as ox
 
 LONGEST: Final = 60
 """Characters of a value in an id."""
+LONGEST_TEXT: Final = 200
+"""Characters of a text or of bytes that are an id as a whole."""
 
 _PLAIN: Final = (str, bytes, int, float, bool, type(None), date, datetime, timedelta, ox.NamedNode, ox.Literal)
 
 
 def parameter_id(value: object) -> str | None:
-    """Return the id of a list, a mapping, a set, a time or an RDF term; None leaves the value to pytest.
+    """Return the id of a list, a mapping, a set, a time, an RDF term or a long text; None leaves the value to pytest.
+
+    pytest would use a text of megabytes as a whole, in each message between pytest-xdist and its workers.
 
     All workers of a run must make the same ids. Therefore values whose text can differ between processes, such as those
     with a memory address, have no id here.
     """
-    if isinstance(value, str | bytes | int | float | bool | None):
+    if isinstance(value, str | bytes) and len(value) > LONGEST_TEXT:
+        start = value[: LONGEST + 1]
+        text = start if isinstance(start, str) else start.decode("latin-1")
+    elif isinstance(value, str | bytes | int | float | bool | None):
         return None
-    text = _text(value)
+    else:
+        text = _text(value)
     if not text:
         return None
     # pytest separates the parts of a test's id with "::".
