@@ -24,6 +24,7 @@ def parameter_id(value: object) -> str | None:
     All workers of a run must make the same ids. Therefore values whose text can differ between processes, such as those
     with a memory address, have no id here.
     """
+    text: str | None
     if isinstance(value, str | bytes) and len(value) > LONGEST_TEXT:
         start = value[: LONGEST + 1]
         text = start if isinstance(start, str) else start.decode("latin-1")
