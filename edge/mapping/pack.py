@@ -155,6 +155,7 @@ class _Loader:
         mappings, actuators, devices = self._compile(spec) if spec is not None else ([], [], [])
         ports = self._ports(spec.serial) if spec is not None else []
         for found in (self.faults, self.warnings):
+            found.sort(key=lambda each: each.line or 0)
             if self.more and len(found) >= MOST_FAULTS:
                 found[MOST_FAULTS:] = [Fault(_MORE, file=self.file or self.name)]
         if self.faults:

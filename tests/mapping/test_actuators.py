@@ -251,12 +251,12 @@ def test_names_are_unique_and_errors_are_reported_with_those_of_mappings():
     with pytest.raises(MappingError) as error:
         load_pack(f"{HEAD}{one}[[mapping]]\ntopic = 5\n[[actuator]]\nname = 1\n", "f")
     assert [(each.table, each.line) for each in error.value.faults] == [
-        ("mapping", 10),
-        ("actuator", 12),
-        ("actuator", 11),
         ("mapping", 9),
+        ("mapping", 10),
         ("actuator", 11),
         ("actuator", 11),
+        ("actuator", 11),
+        ("actuator", 12),
     ]
     with pytest.raises(MappingError, match='f:10: actuator "a": name: Another actuator'):
         load_pack(f"{HEAD}{one}[[actuator]]\n{one}{QUERY}", "f")

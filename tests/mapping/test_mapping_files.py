@@ -96,7 +96,7 @@ def test_faults_of_files(text, line, key, nearest, reason):
 
 def test_all_errors_are_reported_at_once():
     found = faults('[[mapping]]\nname = "one"\ntopic = "a"\nx = 1\n[[mapping]]\nname = "two"\ntopic = 5\n')
-    assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7), ("one", 1), ("two", 5)]
+    assert [(each.mapping, each.line) for each in found] == [("one", 1), ("one", 4), ("two", 5), ("two", 7)]
 
 
 def test_all_faults_of_one_mapping_are_reported_at_once():
@@ -128,14 +128,14 @@ unit = "unit:Volt"
     )
     keys = [(each.mapping, each.key) for each in found]
     assert keys == [
-        ("a/{line}", "readings[1].scale"),
-        ("a/{line}", "readings[2].lable"),
         (None, 'units."far"'),
         ("a/{line}", "captures"),
         ("a/{line}", "when"),
         ("a/{line}", "readings[0].path"),
         ("a/{line}", "readings[0].unit"),
+        ("a/{line}", "readings[1].scale"),
         ("a/{line}", "readings[1].datatype"),
+        ("a/{line}", "readings[2].lable"),
         ("a/{line}", "readings[2].time"),
         ("a/{line}", "readings[2].store"),
         ("b/#/c", "topic"),
@@ -243,8 +243,8 @@ topic = "b"
 readings = [{ path = "a" }, { path = "b", unit = "unit:Volt" }]
 """
     assert [(each.line, each.key, each.mapping) for each in faults(text)] == [
-        (4, "defaults.observation", None),
         (3, "defaults.unit", None),
+        (4, "defaults.observation", None),
     ]
 
 
