@@ -172,8 +172,8 @@ class StreamService:
     def call(self, action: Callable[[Processor, int], T], *, by_arrival: bool = False) -> Future[T]:
         """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
 
-        `by_arrival`: the time of the arrival of the action, and not the present. The action comes again after a slide
-        in progress if it raises `SlideInProgress`; then it must have changed nothing.
+        `by_arrival`: the time of the arrival of the action, and not the present. The processor may have passed it. The
+        action comes again after a slide in progress if it raises `SlideInProgress`; then it must have changed nothing.
         """
         future: Future[T] = Future()
 
@@ -184,9 +184,9 @@ class StreamService:
                 if self._broken is not None:
                     raise self._broken
                 # An action that has waited for the end of a slide comes before the next one, even if that is due.
-                present = self._processor.time if self._is_late else self._clock.wall()
-                now = arrival if by_arrival else present
-                result = action(self._processor, max(now, self._processor.time))
+                time = self._processor.time
+                now = arrival if by_arrival else time if self._is_late else max(self._clock.wall(), time)
+                result = action(self._processor, now)
             except SlideInProgress:
                 return False
             except BaseException as error:  # noqa: BLE001  the future passes any error to the caller

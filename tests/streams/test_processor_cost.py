@@ -180,6 +180,35 @@ def test_corrections_of_many_queries_are_made_in_turns(monkeypatch):
     processor.close()
 
 
+def test_windows_slide_before_further_late_elements_are_corrected():
+    """Otherwise clients that send late elements all the time stop all windows."""
+    processor = make(30)
+    processor.register("q", query("[RANGE PT10S STEP PT1S]"), ANYBODY, BEGIN)
+    processor.add("s", [NewElement(triple(number)) for number in range(1_500)], ANYBODY, BEGIN)
+    now = BEGIN + 10 * SECOND
+    while not processor.advance(now):
+        pass
+    for later in range(3):
+        processor.add("s", [NewElement(triple(-1), now - 9 * SECOND)], ANYBODY, now)
+        assert processor.is_sliding
+        now += SECOND
+        while processor.is_sliding:
+            processor.advance(now)
+        assert processor.time == now, later
+    processor.close()
+
+
+def test_an_element_is_not_later_for_having_waited():
+    processor = make(10)
+    processor.register("q", query("[RANGE PT10S TUMBLING]"), ANYBODY, BEGIN)
+    processor.advance(BEGIN + 23 * SECOND)
+    arrival = BEGIN + 20 * SECOND
+    late = [NewElement(triple(number), arrival - number * SECOND) for number in (10, 11)]
+    assert processor.add("s", late, ANYBODY, arrival) == (2, 1, 1)
+    assert processor.add("s", [NewElement(triple(0))], ANYBODY, arrival) == (1, 0, 0)
+    processor.close()
+
+
 def test_a_late_element_costs_only_the_queries_that_it_can_change(monkeypatch):
     processor = make(30)
     for number in range(20):

@@ -87,7 +87,7 @@ class Elements:
     def post(
         self, identifier: str, elements: Sequence[NewElement], access: Access, now: int, *, holds: bool = False
     ) -> Accepted:
-        """Add elements of a client to a stream; they are durable at the return.
+        """Add elements of a client to a stream, which came at `now`; they are durable at the return.
 
         `holds`: a slide is in progress that some of them are late for, so windows get them after it.
 
@@ -98,7 +98,7 @@ class Elements:
         check_writes(access, stream.iri)
         if stream.source:
             raise InvalidRequest(f"This stream has the elements of {stream.source}; post to another one")
-        return self.add(stream, elements, max(now, self._clock.time), holds=holds)
+        return self.add(stream, elements, now, holds=holds)
 
     def add(self, stream: Stream, elements: Sequence[NewElement], now: int, *, holds: bool = False) -> Accepted:
         """Add elements to any stream; they are durable at the return. Arguments and errors are those of `post`.
@@ -107,18 +107,19 @@ class Elements:
         follow each other without an end, and the time of an arrival is not durable before the slide. And for late
         elements while elements that were held are corrected: other requests may wait for the end.
         """
+        time = max(now, self._clock.time)
         accepted = [
-            read_element(new, number, now, self._settings) for number, new in enumerate(elements, stream.number + 1)
+            read_element(new, number, time, self._settings) for number, new in enumerate(elements, stream.number + 1)
         ]
         size = sum(len(graph) for _, graph in accepted)
         is_needed = self._streams.needs(stream)
         if is_needed:
             self._streams.check_room(self._held_size + size)
-        stored = [StoredElement(each, graph, missing(stream, each, self._clock.time)) for each, graph in accepted]
+        stored = [StoredElement(each, graph, missing(stream, each, self._clock.time, now)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
         added = [each for each, _ in accepted]
         too_late = [
-            LateElement(each.number, each.time, now, graph)
+            LateElement(each.number, each.time, time, graph)
             for each, graph, missing in stored
             if missing > 0 or is_lost(stream, each, self._clock.time, added)
         ]
@@ -153,13 +154,15 @@ class Elements:
         return Accepted(len(accepted), len(late), len(too_late))
 
     def restore(self) -> None:
-        """Go on with the corrections that an earlier process has not stored: see `corrections`."""
+        """Make the corrections that an earlier process has not stored."""
         for stream in self._streams.by_iri.values():
             if stream.taken < stream.number:
                 self._pending_changes.note_elements(stream)
             if stream.uncorrected:
                 self._pending_changes.note_change(stream)
             self._late[stream] = list(stream.uncorrected)
+        for _ in self.corrections() or ():
+            pass
 
     def take_held(self) -> None:
         """Give windows what came during a slide, or corrections, which are done."""

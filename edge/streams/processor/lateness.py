@@ -12,11 +12,14 @@ from edge.streams.window_graph import WindowGraph
 from edge.streams.windows import affected
 
 
-def missing(stream: Stream, element: Element, time: int) -> int:
-    """Return `StoredElement.missing` of a new element. `time`: that up to which all windows have reported."""
+def missing(stream: Stream, element: Element, time: int, arrival: int) -> int:
+    """Return `StoredElement.missing` of a new element. `time`: that up to which all windows have reported.
+
+    `arrival`: when the element came. It may have waited since then, and is not later for that.
+    """
     if element.time >= time or not any(_lacks(stream, window, element, time) for window in stream.windows):
         return 0
-    return TO_CORRECT if element.time >= time - stream.lateness else time
+    return TO_CORRECT if element.time >= min(time, arrival) - stream.lateness else time
 
 
 def is_lost(stream: Stream, element: Element, time: int, added: Iterable[Element]) -> bool:

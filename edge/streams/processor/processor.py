@@ -84,7 +84,6 @@ class Processor:
         self._streams.restore(has_observations=self._has_observations)
         self._continuation.restore()
         self._elements.restore()
-        self._window_advance.correct()
         self.advance(now)
 
     def close(self) -> None:
@@ -163,9 +162,10 @@ class Processor:
         return self._streams.visible(access)
 
     def add(self, identifier: str, elements: Sequence[NewElement], access: Access, now: int) -> Accepted:
-        """Add elements of a client to a stream. `advance` comes next. See `Elements.post`."""
-        times = [now if each.time is None else each.time for each in elements]
-        holds = self._window_advance.admit(now, min(times, default=now))
+        """Add elements of a client to a stream, which came at `now`. `advance` comes next. See `Elements.post`."""
+        time = max(now, self.time)
+        times = [time if each.time is None else each.time for each in elements]
+        holds = self._window_advance.admit(time, min(times, default=time))
         self._window_advance.settle()
         accepted = self._elements.post(identifier, elements, access, now, holds=holds)
         self._window_advance.correct()

@@ -45,6 +45,8 @@ class WindowAdvance:
         self._clock = clock
         self._present: tuple[int, Iterator[int]] | None = None
         """Time and further pieces of the slide in progress, or of corrections up to that time."""
+        self._is_correcting = False
+        """Whether the pieces are those of corrections."""
         self._work = 0
         """Work that the last call did for the last slide."""
         engine.time = clock.time
@@ -71,8 +73,9 @@ class WindowAdvance:
         if now - clock.time > _PAUSE and not self.is_sliding:
             self._skip(now)
         slides = 0
-        # After a slide in progress, the turn ends: its reports become durable before the next slide begins.
-        work = _MANY if self.is_sliding else 0
+        # After a slide in progress, the turn ends: before the next slide, its reports become durable, and requests come
+        # that have waited. After corrections, the windows slide at once, because more late elements may have waited.
+        work = _MANY if self.is_sliding and not self._is_correcting else 0
         last, is_done = clock.time, True
         while True:
             present = self._present or self._next(now)
@@ -85,7 +88,7 @@ class WindowAdvance:
                 self._reach(now)
                 if (pieces := self._elements.corrections()) is None:
                     break
-                present = now, pieces
+                present, self._is_correcting = (now, pieces), True
             time, pieces = present
             self._present, last = present, max(last, time)
             slides += 1
@@ -93,8 +96,8 @@ class WindowAdvance:
             if not self._continue(pieces):
                 self._pause(last)
                 return False
-            work += self._work
-            self._present = None
+            work = 0 if self._is_correcting else work + self._work
+            self._present, self._is_correcting = None, False
         self._pending_changes.is_complete = True
         return is_done
 
@@ -106,12 +109,10 @@ class WindowAdvance:
 
     def correct(self) -> None:
         """Begin the corrections for late elements that have come. Further calls of `advance` continue them."""
-        if self._present is None and (pieces := self._elements.corrections()) is not None:
-            self._present = self._clock.time, pieces
-            if self._continue(pieces):
-                self._present = None
-            else:
-                self._pause(self._clock.time)
+        if self._present is not None or (pieces := self._elements.corrections()) is None or self._continue(pieces):
+            return
+        self._present, self._is_correcting = (self._clock.time, pieces), True
+        self._pause(self._clock.time)
 
     def _next(self, now: int) -> tuple[int, Iterator[int]] | None:
         time = self._engine.due()
