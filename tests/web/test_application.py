@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from edge.gates.http import HttpGate, icons
+from edge.gates.http import page as application
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings
 from edge.mapping import terms
@@ -89,6 +90,19 @@ async def test_files_are_served_with_a_strict_policy_and_revalidated(served):
                 assert f"ws://localhost:{served.ws_port}" in policy
             again = await http.get(path, headers=plain | {"If-None-Match": answer.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_a_file_that_was_replaced_is_not_kept_as_one_of_the_version(served, monkeypatch):
+    """Between the installation of an update and the restart, the running gateway has files of both versions."""
+    monkeypatch.setitem(application._digests(), "/pages/engine.js", b"the digest before the update")
+    application._load.cache_clear()
+    async with httpx.AsyncClient(base_url=served.url) as http:
+        kept = [
+            "immutable" in (await http.get(f"/files/{application._version()}{path}")).headers["cache-control"]
+            for path in ("/pages/engine.js", "/app.js")
+        ]
+    application._load.cache_clear()
+    assert kept == [False, True]
 
 
 async def test_a_browser_keeps_the_files_of_a_version(served):

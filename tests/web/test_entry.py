@@ -248,10 +248,11 @@ async def test_a_client_that_signed_in_gets_the_next_token_by_itself(gateway, pa
     assert await page.evaluate("document.getElementById('entry')") is None
     # A request finds that the token is not valid any more, too.
     await page.evaluate("sessionStorage.setItem('sepa-edge.token', 'old')")
-    module = "import('/model/gateway.js')"
-    assert await page.evaluate(
-        f"{module}.then(({{ getJson }}) => getJson('/api/access')).then(found => found.client)"
-    ) == ("viewer")
+    gateway_js = module("model/gateway.js")
+    client = await page.evaluate(
+        f"import({gateway_js}).then(({{ getJson }}) => getJson('/api/access')).then(found => found.client)"
+    )
+    assert client == "viewer"
     assert await page.evaluate("localStorage.length") == 0
 
 

@@ -33,8 +33,8 @@ _INLINE: Final = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTA
 """The only script within the page: it names the files of the libraries."""
 _ADDRESS: Final = re.compile(rb'((?:href|src)="|"\./)([\w/-]+\.(?:js|css)")')
 """The address of a module or a style sheet in the page."""
-_YEAR: Final = 31_536_000
-"""Seconds for which browsers keep a file of a version."""
+_KEPT: Final = "public, max-age=31536000, immutable"
+"""Browsers keep a file of a version for a year, without asking for it again."""
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+")
 
 
@@ -57,15 +57,19 @@ without it, each visit would ask for all of them, six at a time, whether they ha
 
 
 @cache
+def _digests() -> dict[str, bytes]:
+    return {path: hashlib.sha256(_content(path)).digest() for path in FILES}
+
+
+@cache
 def _version() -> str:
-    root = resources.files("edge").joinpath("web")
-    digests = (hashlib.sha256(_content(root, path)).digest() for path in FILES)
-    return hashlib.sha256(b"".join(digests)).hexdigest()[:16]
+    parts = (f"{path} {FILES[path]} ".encode() + digest for path, digest in _digests().items())
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-def _content(root: Traversable, path: str) -> bytes:
+def _content(path: str) -> bytes:
     name = "index.html" if path == "/" else path.removeprefix("/")
-    return root.joinpath(*name.split("/")).read_bytes()
+    return resources.files("edge").joinpath("web", *name.split("/")).read_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +77,18 @@ class _File:
     content: bytes
     compressed: bytes
     tag: str
+    is_of_version: bool
+    """False if the file was replaced after the version was computed, such as by an update before the restart."""
 
 
 @cache
 def _load(path: str) -> _File:
-    content = _content(resources.files("edge").joinpath("web"), path)
+    content = _content(path)
+    is_of_version = hashlib.sha256(content).digest() == _digests()[path]
     if path == "/":
         content = _ADDRESS.sub(rb"\g<1>files/%b/\2" % _version().encode(), content)
     tag = hashlib.sha256(content).hexdigest()[:16]
-    return _File(content, gzip.compress(content, mtime=0), tag)
+    return _File(content, gzip.compress(content, mtime=0), tag, is_of_version)
 
 
 def page_response(request: Request, ws_endpoint: str | None) -> Response:
@@ -100,14 +107,15 @@ def page_response(request: Request, ws_endpoint: str | None) -> Response:
     headers = {
         "ETag": tag,
         # A page of another version, which is still open after an update of the gateway, gets the present files.
-        "Cache-Control": f"public, max-age={_YEAR}, immutable" if version == _version() else "no-cache",
+        "Cache-Control": _KEPT if version == _version() and file.is_of_version else "no-cache",
         "Vary": "Accept-Encoding",
     }
     if FILES[path].startswith(_DOCUMENTS):
         headers["Vary"] += ", Accept-Language"
         # The page learns its language from the browser only when its modules run.
         language = _language(request.headers.get("accept-language", ""))
-        headers["Link"] = f"<files/{_version()}/texts/{language}.js>; rel=modulepreload"
+        if path == "/":
+            headers["Link"] = f"<files/{_version()}/texts/{language}.js>; rel=modulepreload"
         headers["Content-Security-Policy"] = _policy(request.headers.get("host", ""), ws_endpoint)
         headers["Referrer-Policy"] = "no-referrer"
     # RFC 9110, section 15.4.5: a 304 response has the header fields of the full one.
