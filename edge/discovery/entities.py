@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Final
 
 from edge.discovery.announcement import Entity
@@ -174,11 +174,19 @@ def _json_light(entity: Entity) -> Iterator[Observed]:
 
 def _warmth(entity: Entity) -> tuple[str, dict[str, Decimal]]:
     """Return the unit of the colour temperature, which is empty for mired, and the bounds of its setter."""
-    kelvin = entity.boolean("color_temp_kelvin")
-    unit, low, high = ("kelvin", 2000, 6535) if kelvin else ("mireds", 153, 500)
-    least = entity.number(f"min_{unit}") or Decimal(low)
-    most = entity.number(f"max_{unit}") or Decimal(high)
-    return "K" if kelvin else "", {"min": least, "max": most, "step": Decimal(1)}
+    is_kelvin = entity.boolean("color_temp_kelvin")
+    unit, other, low, high = ("kelvin", "mireds", 2000, 6535) if is_kelvin else ("mireds", "kelvin", 153, 500)
+    # The mired is a millionth of the reciprocal of the kelvin. So the bounds in the other unit are in the other order.
+    least = entity.number(f"min_{unit}") or _reciprocal(entity.number(f"max_{other}")) or Decimal(low)
+    most = entity.number(f"max_{unit}") or _reciprocal(entity.number(f"min_{other}")) or Decimal(high)
+    # Announcements convert the unit, too, and then have fractions.
+    bounds = {"min": least.to_integral_value(ROUND_CEILING), "max": most.to_integral_value(ROUND_FLOOR)}
+    return "K" if is_kelvin else "", {**bounds, "step": Decimal(1)}
+
+
+def _reciprocal(temperature: Decimal | None) -> Decimal | None:
+    """Return kelvin as mired, and mired as kelvin; None for no positive number."""
+    return 1_000_000 / temperature if temperature is not None and temperature > 0 else None
 
 
 def _number(entity: Entity) -> Iterator[Observed]:

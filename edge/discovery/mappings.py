@@ -36,6 +36,11 @@ NAMESPACE: Final = "urn:sepa-edge:discovered:"
 """Beginning of the IRIs of announced observations and devices."""
 _PLACES: Final = "urn:sepa-edge:place:"
 _VALUE: Final = re.compile(r"\{\{-?\s*value\s*(?:\|\s*(?:float|int)\s*)?-?\}\}")
+_WORDS: Final[dict[tuple[str, str | None], str]] = {
+    ("color_temp", "K"): "color temperature",
+    ("color_temp", ""): "color temperature (mired)",  # which is not among the units
+}
+"""Words for a part of an entity with a unit, where its name does not suffice."""
 _MOST_AVAILABILITY: Final = 2
 """Availability topics that are read for each entity of an announcement."""
 _PORTS: Final = ("serial/", "modbus/", "spBv1.0/")
@@ -228,7 +233,7 @@ def _described(entity: Entity, observed: Observed) -> Keys:
     """Return the terms of a value."""
     device = entity.device
     name = _without(entity.name, device.name)
-    words = observed.part.replace("_", " ")
+    words = _WORDS.get((observed.part, observed.unit), observed.part.replace("_", " "))
     own = f"{words} of {name}" if words and name else name or words
     label = f"{own} of {device.name}" if own and device.name else own or device.name or entity.id
     kind = entity.text("device_class")

@@ -37,7 +37,7 @@ def test_esphome(home):
     light = {
         "schema": "json",
         "sup_clrm": ["color_temp"],
-        "min_mirs": 154,
+        "min_mirs": 153.4,
         "name": "",
         "stat_t": "porch/light/lamp/state",
         "cmd_t": "porch/light/lamp/command",
@@ -210,7 +210,7 @@ def test_zwave_js_ui(home):
         "color_temp_kelvin": True,
         "color_temp_state_topic": "zwave/Hall/51/0/Warm",
         "color_temp_command_topic": "zwave/Hall/51/0/Warm/set",
-        "max_kelvin": 6500,
+        "min_mireds": 153.8,
         "unique_id": "7-38-1",
     }
     home.announce("light/Hall/dimmer/config", {**common, **dimmer})
@@ -225,6 +225,8 @@ def test_zwave_js_ui(home):
     [warmth] = home.readings("zwave/Hall/51/0/Warm", "2700")
     assert (warmth.value, warmth.unit) == ("2700", "http://qudt.org/1.1/vocab/unit#Kelvin")
     assert home.command("zwave/Hall/51/0/Warm", "light/7-38-1/color_temp", "6500")[1] == b"6500"
+    with pytest.raises(CommandError):
+        home.command("zwave/Hall/51/0/Warm", "light/7-38-1/color_temp", "6502")
     [reason] = home.reasons()
     assert "light/7-38-1" in reason
 
