@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -129,6 +129,13 @@ def publish_to(url: str, messages: list[tuple[str, Any]]) -> None:
 def device_address(device: str, value: str = "") -> str:
     """The address of a device's page."""
     return f"#/device/{quote(device, safe='')}" + (f"?value={quote(value, safe='')}" if value else "")
+
+
+HOLD: Final = (
+    "{ const real = globalThis.fetch; globalThis.fetch = (...call) => call[1]?.method !== 'PUT' ? real(...call)"
+    " : new Promise(resolve => { globalThis.goOn = () => resolve(real(...call)); }); }"
+)
+"""JavaScript that lets each PUT wait for a call of `goOn`."""
 
 
 def module(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from house import SIZES, House, meanwhile, names, press
+from house import HOLD, SIZES, House, meanwhile, names, press
 from test_console import CONTENT, SHADOW, type_text
 
 from tests.support.browser import Browser
@@ -131,13 +131,9 @@ ASKED = "globalThis.asked = []; globalThis.confirm = question => { asked.push(qu
 
 
 async def test_what_is_written_while_a_file_is_being_saved_stays(house: House, page):
-    hold = (
-        "const real = globalThis.fetch; globalThis.fetch = (...call) => call[1]?.method !== 'PUT' ? real(...call)"
-        " : new Promise(resolve => { globalThis.goOn = () => resolve(real(...call)); })"
-    )
     text = '[[mapping]]\ntopic = "shed/slow"\nobservation = "edge:slow"\nlabel = "One"\n'
     await open_page(page, "#/mapping/", NEW_FILE)
-    await page.evaluate(f"{{ {hold} }}")
+    await page.evaluate(HOLD)
     await enter(page, "file", "slow")
     await type_text(page, text)
     for written in ("Two two", "Three three"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from house import House, meanwhile, names, press
+from house import HOLD, House, meanwhile, names, press
 from test_console import CONTENT, key, type_text
 
 from tests.support.browser import Browser
@@ -191,6 +191,28 @@ async def test_each_template_makes_a_rule_that_the_gateway_accepts(house: House,
         await page.evaluate(f"document.getElementById('try').click(); {FRAMES}")
         await page.wait_for("document.getElementById('verdict') !== null")
         assert await page.evaluate(names("#dry-run .problem")) == ""
+
+
+async def test_what_is_written_while_a_rule_is_being_saved_stays(house: House, page, no_rules):
+    await open_form(page)
+    await fill(page, "observation", ATTIC)
+    await fill(page, "number", "22")
+    await fill(page, "label", "First")
+    await page.evaluate(HOLD)
+    await page.evaluate("document.getElementById('save').click()")
+    await page.wait_for("globalThis.goOn !== undefined && document.getElementById('save').ariaDisabled === 'true'")
+    await fill(page, "label", "Second")
+    await page.evaluate("globalThis.goOn()")
+    await page.wait_for("document.getElementById('save').ariaDisabled === 'false'")
+    assert [each["keys"]["label"] for each in house.get("/api/rules")] == ["First"]
+    assert await page.evaluate("document.querySelector('#rule #label').value") == "Second"
+    await page.evaluate("delete globalThis.goOn; document.getElementById('save').click()")
+    await page.wait_for("globalThis.goOn !== undefined")
+    await page.evaluate("globalThis.confirm = () => true; location.hash = '#/system'")
+    await page.wait_for("document.querySelector('h1')?.textContent === 'System'")
+    await page.evaluate("globalThis.goOn()")
+    await eventually(lambda: [each["keys"]["label"] for each in house.get("/api/rules")] == ["Second"])
+    assert await page.evaluate("location.hash") == "#/system"
 
 
 @pytest.mark.parametrize("choice", ["replace", "take"])

@@ -134,7 +134,7 @@ function LeftBehind({ entries: shown }) {
 
 /** `leave`: nothing of the device is left then. */
 function Forget({ entries: shown, id, title, text, leave = false }) {
-  const [act, problem] = useAction({ alone: true });
+  const [act, problem, busy] = useAction({ alone: true });
   const forget = () => act(async () => {
     const before = location.hash;
     // One request, so that no other client sees half of it: as of `edge forget`. Results, times, and types and labels that
@@ -163,7 +163,7 @@ function Forget({ entries: shown, id, title, text, leave = false }) {
   });
   return html`<details class="panel wide"><summary>${title}</summary>
     <p dir="auto">${text}</p>
-    <button type="button" class="danger" id=${id} onClick=${forget}>${t("device.forget.do")}</button>
+    <button type="button" class="danger" id=${id} aria-disabled=${busy} onClick=${forget}>${t("device.forget.do")}</button>
     ${problem}
   </details>`;
 }

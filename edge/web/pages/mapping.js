@@ -45,6 +45,7 @@ export function Page({ name }) {
   };
   const [act, problem, busy] = useAction({ alone: true }), [look, unread] = useAction();
   const tag = useRef(name ? undefined : null);  // of the stored text
+  const here = useRef(location.hash);
   const reading = useRef(undefined);
   const load = async () => {
     const found = await readDocument(mappingPath(name));
@@ -59,6 +60,7 @@ export function Page({ name }) {
     if (name) look(read);
   }, []);
   const go = (address) => {
+    if (location.hash !== here.current) return;  // the user has left meanwhile
     leave();
     location.hash = address;
   };

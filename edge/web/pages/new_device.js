@@ -74,7 +74,7 @@ function Form({ sample }) {
   const opened = useRef(text);
   useUnsaved(!saved.value && text !== opened.current);
   const change = (index, changes) => { values.value = values.value.map((each, at) => (at === index ? { ...each, ...changes } : each)); };
-  const [act, refused] = useAction({ alone: true });
+  const [act, refused, busy] = useAction({ alone: true });
   const save = (event) => {
     event.preventDefault();
     problem.value = "";
@@ -107,7 +107,7 @@ function Form({ sample }) {
     <section class="panel wide"><div class="fields"><label for="file">${t("new.file")}</label>
       <input id="file" required pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" maxlength="64" value=${name} onInput=${(event) => { file.value = event.target.value; }} autocomplete="off" /></div>
       <p class="problem" role="alert" dir="auto">${problem}</p>${refused}
-      <button type="submit" id="save" disabled=${!text.trim()}>${t("new.save")}</button></section>
+      <button type="submit" id="save" aria-disabled=${busy} disabled=${!text.trim()}>${t("new.save")}</button></section>
   </form>`;
 }
 

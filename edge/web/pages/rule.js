@@ -45,31 +45,37 @@ function Form({ name, text: stored, tag, draft: begun, previous, focus, again })
   const file = useSignal(name || undefined), marks = useSignal(undefined);
   const [act, problem, busy] = useAction({ alone: true });
   const written = () => byHand.value ?? toToml(draft.value), text = written();
-  const opened = useRef(text), leave = useUnsaved(text !== opened.current);
+  const opened = useRef(text), known = useRef({ id: name, tag }), here = useRef(location.hash);
+  const leave = useUnsaved(text !== opened.current);
   const id = file.value ?? fileName(draft.value.label || "rule");
   const change = (changes) => { draft.value = { ...draft.value, ...changes }; };
   const toText = () => (byHand.value === undefined ? document.getElementById("label").focus() : focusEditor());
   useLayoutEffect(() => { if (focus) toText(); }, []);
   const go = (address) => {
+    if (location.hash !== here.current) return;  // the user has left meanwhile
     leave();
     location.hash = address;
   };
   const write = (over, done, saved = written()) => guard({
     path: rulePath(id), name: id, text: saved, isNew: !name, again: (present) => act(() => write(present, done)),
     write: () => writeDocument(rulePath(id), saved, over),
-    done: () => {
+    done: (next) => {
       announce(t("new.saved", { name: id }));
-      done();
+      [known.current, opened.current, file.value] = [{ id, tag: next }, saved, id];
+      done(saved);
     },
   });
+  const latest = useRef(written);
+  latest.current = written;
   const toList = () => go("#/automation");
+  const unlessChanged = (saved) => latest.current() === saved && toList();  // later changes stay
   const save = (event) => {
     event?.preventDefault();
     const saved = written();
     act(async () => {
-      if (name) return write(tag, toList);
+      if (known.current.id === id) return write(known.current.tag, unlessChanged, saved);
       const there = (await rules()).some((each) => each.name === id) ? await presentDocument(rulePath(id)) : { tag: null };
-      if (there.text === undefined || there.text === saved || confirm(t("rule.replace", { name: id }))) await write(there.tag, toList, saved);
+      if (there.text === undefined || there.text === saved || confirm(t("rule.replace", { name: id }))) await write(there.tag, unlessChanged, saved);
     });
   };
   const [guard, conflict] = useConflict({
@@ -82,7 +88,7 @@ function Form({ name, text: stored, tag, draft: begun, previous, focus, again })
   });
   const revert = () => act(async () => {
     byHand.value = (await readDocument(rulePath(name), true)).text;
-    await write(tag, () => again(t("mapping.reverted")));
+    await write(known.current.tag, () => again(t("mapping.reverted")));
   });
   const remove = (over) => act(() => guard({
     path: rulePath(name), name, text: undefined, again: remove,
@@ -103,7 +109,7 @@ function Form({ name, text: stored, tag, draft: begun, previous, focus, again })
       ${problem}${conflict}
       <div class="bar"><button type="submit" id="save" class="primary" aria-disabled=${busy}>${t("new.save")}</button>
         ${previous && html`<button type="button" id="revert" aria-disabled=${busy} onClick=${revert}>${t("mapping.revert")}</button>`}
-        ${name && html`<button type="button" class="right danger" id="delete" aria-disabled=${busy} onClick=${() => !busy && confirm(t("rule.delete.sure", { name })) && remove(tag)}>${t("mapping.delete")}</button>`}</div>
+        ${name && html`<button type="button" class="right danger" id="delete" aria-disabled=${busy} onClick=${() => !busy && confirm(t("rule.delete.sure", { name })) && remove(known.current.tag)}>${t("mapping.delete")}</button>`}</div>
     </section></form>`;
 }
 

@@ -15,7 +15,7 @@ const TYPE = "application/sparql-query";
 /** `sparql` returns the text to publish; `load` is called with the text of a query that the user wants to see. */
 export function Publication({ sparql, load }) {
   const [found, error, look] = usePolled(() => getJson("/api/queries"), AGAIN);
-  const [act, problem] = useAction({ alone: true });
+  const [act, problem, busy] = useAction({ alone: true });
   const done = useSignal("");
   const tags = useRef(new Map());  // of the queries that the user has seen or published here, by name
   const open = (name, text, tag) => {
@@ -67,12 +67,12 @@ export function Publication({ sparql, load }) {
   const queries = found.value ?? [];
   return html`<div class="panel wide" id="publication"><p>${t("publication.text")}</p>
     <form class="bar" onSubmit=${submit}><label class="choice">${t("publication.name")} <input name="name" required maxlength="64" pattern="[A-Za-z0-9][A-Za-z0-9_\\-]*" autocomplete="off" /></label>
-      <button type="submit">${t("publication.do")}</button></form>
+      <button type="submit" aria-disabled=${busy}>${t("publication.do")}</button></form>
     ${problem}${conflict}<p class="problem" role="alert">${error}</p><p role="status">${done}</p>
     <ul class="list">${queries.map(({ file, name, topic, fault }) => html`<li key=${file}><p><b dir="auto">${name ?? file}</b> ${topic ? html`<code dir="ltr">${topic}</code>` : t("publication.closed")}</p>
       <p class="problem" dir="auto">${fault}</p>
-      ${name && html`<div class="bar"><button type="button" aria-label=${`${t("publication.show")}: ${name}`} onClick=${() => show(name)}>${t("publication.show")}</button>
-        <button type="button" aria-label=${`${t("publication.end")}: ${name}`} onClick=${() => end(name)}>${t("publication.end")}</button></div>`}</li>`)}</ul></div>`;
+      ${name && html`<div class="bar"><button type="button" aria-disabled=${busy} aria-label=${`${t("publication.show")}: ${name}`} onClick=${() => show(name)}>${t("publication.show")}</button>
+        <button type="button" aria-disabled=${busy} aria-label=${`${t("publication.end")}: ${name}`} onClick=${() => end(name)}>${t("publication.end")}</button></div>`}</li>`)}</ul></div>`;
 }
 
 function path(name) {
