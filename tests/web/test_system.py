@@ -146,7 +146,7 @@ async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, p
             await page.evaluate(f"location.hash = '#/{address}'")
             listed = "[...document.querySelectorAll('main .problem')].map((each) => each.textContent).join('|')"
             await page.wait_for(f"({listed}).includes('topik')")
-            text = await page.evaluate(listed)
+            text = f"|{await page.evaluate(listed)}"
             assert f'|{file_name}Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in text
             assert "min: Der Wert ist nicht gültig. Der Wert muss eine Zahl sein." in text
             assert "key is unknown" not in text
