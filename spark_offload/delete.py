@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from spark_offload import compat
+from spark_offload import compat, latest
 from spark_offload.commit import WAIT, alone, append, flush, flush_table, maintaining
 from spark_offload.deletions import Counted, Deletions, Filter, LastNumber, condition
 from spark_offload.errors import LandingRefused, TableRefused
@@ -246,6 +246,8 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     before, version = version, place(spark, path).version
     for number in range(before + 1, version + 1):
         flush(path, number)
+    if rows:
+        latest.forget(path)
     # Rows with `lost` in place of the last numbers, unless an interrupted run has added them.
     reached = {row[:2]: row["seq"] for row in _maximum(open_table(spark, path, version)).collect()} if last else {}
     lacking = [one for one in last if one.seq > reached.get((one.gateway, one.epoch), 0)]
@@ -267,6 +269,7 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
     """
     folder = directory(path)
     assert folder is not None  # noqa: S101  the record of deletions requires a file system
+    latest.forget(path)
     flush_table(spark, path)
     with changed_settings(spark, _VACUUM):
         spark.sql(f"VACUUM {named(path)} RETAIN 0 HOURS").collect()

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.compat import plan_text
 from spark_offload.errors import QueryRefused
+from spark_offload.latest import candidates
 from spark_offload.positions import history
 from spark_offload.services import among, answered, unanswered
 from spark_offload.sparql.construct import constructed
@@ -104,11 +105,12 @@ class History:
         if not isinstance(self._table, (str, os.PathLike)):
             return Content(self._table)
         path = location(self._spark, self._table)
-        rows = open_table(self._spark, path, self._version)
-        if self._version is None:
-            newest = history(self._spark, path, 1)[0]["version"]
-            rows = open_table(self._spark, path, newest)
-        return Content(rows)
+        version = self._version
+        rows = open_table(self._spark, path, version)
+        if version is None:
+            version = int(history(self._spark, path, 1)[0]["version"])
+            rows = open_table(self._spark, path, version)
+        return Content(rows, lambda: candidates(self._spark, path, version))
 
     @property
     def _evaluation(self) -> Evaluation:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from spark_offload import latest
 from spark_offload.commit import WAIT, alone, append, maintaining
 from spark_offload.delete import apply_deletions
 from spark_offload.local_rows import local_frame
-from spark_offload.positions import state, totals_note
+from spark_offload.positions import place, state, totals_note
 from spark_offload.session import changed_settings
 from spark_offload.table import PARTITION, SCHEMA, evolve, location, named, open_table
 from spark_offload.totals import counted
@@ -72,9 +73,12 @@ def maintain(
         with alone(spark, path, wait):
             columns = evolve(spark, path)
             deleted = apply_deletions(spark, path, drop, by)
+            latest.complete(spark, path, place(spark, path).version)
         compacted = into = 0
         for first, last in steps(open_table(spark, path).inputFiles()):
             with alone(spark, path, wait):
+                # A compaction would merge the rows that an ingester has added meanwhile with older ones.
+                latest.complete(spark, path, place(spark, path).version)
                 days = f"{PARTITION} BETWEEN DATE'{first}' AND DATE'{last}'"
                 metrics = spark.sql(f"OPTIMIZE {named(path)} WHERE {days}").collect()[0]["metrics"]
             compacted, into = compacted + metrics["numFilesRemoved"], into + metrics["numFilesAdded"]

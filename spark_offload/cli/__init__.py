@@ -22,6 +22,7 @@ COMMANDS = (
     "gateways",
     "ingest",
     "jars",
+    "latest",
     "maintain",
     "query",
     "receive",

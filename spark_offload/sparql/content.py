@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cached_property, reduce
 from typing import Final
 
@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import EPOCH_LENGTH
+from spark_offload.latest import in_memory, newest, newest_of_series
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
 from spark_offload.table import NUMBERS
@@ -34,9 +35,10 @@ _CROSSING: Final = (
 class Content:
     """Content of one table version."""
 
-    def __init__(self, rows: DataFrame) -> None:
-        """Analyse these rows of the table."""
+    def __init__(self, rows: DataFrame, candidates: Callable[[], DataFrame | None] = lambda: None) -> None:
+        """Analyse these rows of the table. `candidates` returns the rows of `spark_offload.latest.candidates`."""
         self.rows = rows
+        self._candidates = candidates
         self._foreign = rows.where("series IS NULL AND lost IS NULL")
 
     @cached_property
@@ -76,7 +78,31 @@ class Content:
         """Rows that describe their observation completely."""
         if self.rows.where("series IS NULL").limit(1).isEmpty():
             return self.rows
-        return self.rows.where("quads IS NULL AND lost IS NULL" if self.whole_chosen else "series IS NOT NULL")
+        return self._whole(self.rows)
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        return rows.where("quads IS NULL AND lost IS NULL" if self.whole_chosen else "series IS NOT NULL")
+
+    @cached_property
+    def _known_candidates(self) -> DataFrame | None:
+        return self._candidates()
+
+    @cached_property
+    def newest_whole_rows(self) -> DataFrame | None:
+        """Whole rows with at least all the newest ones (`spark_offload.latest.newest`), but less than all rows.
+
+        None if the newest rows are not known, or if some times do not order like their timestamps.
+        """
+        if self._known_candidates is None or self.odd_times:
+            return None
+        return self._whole(self._known_candidates)
+
+    @cached_property
+    def latest(self) -> Content:
+        """Content of the graph `LATEST`: the newest observation of each series."""
+        known = self._known_candidates
+        rows = newest_of_series(newest(self.rows) if known is None else known)
+        return Content(in_memory(rows.withColumn("graph", F.lit(None).cast("string"))))
 
     @cached_property
     def general_rows(self) -> DataFrame:

@@ -24,6 +24,12 @@ from spark_offload.sparql.content import Content
 from spark_offload.sparql.existence import marked, numbered, where_exists
 from spark_offload.sparql.expressions import conjuncts, evaluated, holds
 from spark_offload.sparql.frames import Frame, equal_terms, frame, grouping_key
+from spark_offload.sparql.newest_rows import (
+    LATEST,
+    newest_suffice,
+    newest_suffice_for_groups,
+    newest_suffice_for_join,
+)
 from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.ordering import sorting
@@ -59,14 +65,16 @@ class Evaluation:
     def frame(self, pattern: Pattern) -> Frame:
         """Return the solutions of a pattern. Raises `QueryRefused`."""
         match pattern:
-            case relational.Basic(triples, graph):
-                return self._basic(triples, graph)
+            case relational.Basic():
+                return self._basic(pattern)
             case relational.TransitiveClosure(step):
                 return closure(self._spark, self.frame(step), pattern)
             case relational.NamedGraphs(variable):
                 return self._graphs(variable)
             case relational.GraphExists(graph):
-                rows = self._content.triples(None, general=False).where(F.col("graph") == terms.written(graph))
+                at, inside = self._at(graph)
+                rows = at._content.triples(None, general=False)
+                rows = rows.where(F.col("graph").isNull() if inside is None else F.col("graph") == terms.written(graph))
                 return Frame(rows.limit(1).select(), {}, frozenset())
             case relational.ComputedRows(rows):
                 known = cast("Frame", rows)
@@ -74,6 +82,10 @@ class Evaluation:
                 return frame(known.rows, known.values, known.certain)
             case relational.InlineRows():
                 return self._values(pattern)
+            case relational.InnerJoin(relational.Basic() as basic, other) | relational.InnerJoin(
+                other, relational.Basic() as basic
+            ) if newest_suffice_for_join(other, basic):
+                return frames.join(self.frame(other), self._basic(basic, newest=True))
             case relational.InnerJoin(left, right):
                 return frames.join(self.frame(left), self.frame(right))
             case relational.LeftOuterJoin(left, right, condition):
@@ -88,6 +100,8 @@ class Evaluation:
                 solutions, simple = self._simple(*shared(self.frame(inner), expression))
                 return solutions.extended({variable: evaluated(simple, solutions.values)})
             case relational.Aggregation(inner, keys, aggregates):
+                if isinstance(inner, relational.Basic) and newest_suffice_for_groups(pattern):
+                    return self._group(self._basic(inner, newest=True), keys, aggregates)
                 return self._group(self.frame(inner), keys, aggregates)
             case relational.Sort(inner, conditions):
                 return self._order(self.frame(inner), conditions)
@@ -95,29 +109,50 @@ class Evaluation:
                 return self.frame(inner).only(variables)
             case relational.DistinctRows(relational.Projection(relational.Sort(inner, conditions), variables)):
                 return self._distinct_in_order(inner, conditions, variables)
+            case relational.DistinctRows(relational.Projection(relational.Basic() as basic, variables)) if (
+                newest_suffice(basic, variables)
+            ):
+                return frames.distinct(self._basic(basic, newest=True).only(variables))
             case relational.DistinctRows(inner):
                 return frames.distinct(self.frame(inner))
             case relational.RowRange(inner, offset, limit):
                 return self._slice(self.frame(inner), offset, limit)
 
-    def _basic(self, triples: tuple[TriplePattern, ...], graph: relational.Graph) -> Frame:
-        if not self._wide or isinstance(graph, tuple) or self._content.crossing:
-            return _joined(_matches(triple, graph, self._content) for triple in triples)
-        return self._found(*split(triples), graph)
+    def _at(self, graph: relational.Graph) -> tuple[Evaluation, relational.Graph]:
+        """Return where to evaluate the patterns of a graph: the evaluation of its rows, and the graph there."""
+        if graph == LATEST:
+            return Evaluation(self._spark, self._content.latest, wide=self._wide), None
+        return self, graph
 
-    def _found(self, stars: Iterable[Star], rest: Iterable[TriplePattern], graph: relational.OneGraph) -> Frame:
-        found = [self._star(star, graph) for star in stars]
+    def _basic(self, pattern: relational.Basic, *, newest: bool = False) -> Frame:
+        """Return the solutions of a basic pattern. With `newest`, those of its star's newest rows suffice."""
+        at, graph = self._at(pattern.graph)
+        if not at._wide or isinstance(graph, tuple) or at._content.crossing:
+            return _joined(_matches(triple, graph, at._content) for triple in pattern.triples)
+        return at._found(*split(pattern.triples), graph, newest=newest)
+
+    def _found(
+        self,
+        stars: Iterable[Star],
+        rest: Iterable[TriplePattern],
+        graph: relational.OneGraph,
+        *,
+        newest: bool = False,
+    ) -> Frame:
+        known = self._content.newest_whole_rows if newest else None
+        rows = self._content.whole_rows if known is None else known
+        found = [self._star(star, graph, rows) for star in stars]
         for triple in rest:
             by_row = not isinstance(triple.predicate, rdf.Iri) or triple.predicate.value in PREDICATES
             found.append(_matches(triple, graph, self._content, general=not by_row))
         return _joined(found)
 
-    def _star(self, star: Star, graph: relational.OneGraph) -> Frame:
-        rows = scan(star, self._content, graph)
+    def _star(self, star: Star, graph: relational.OneGraph, rows: DataFrame) -> Frame:
+        found = scan(star, self._content, graph, rows)
         if not self._content.general:
-            return rows
+            return found
         return frames.union(
-            rows, _joined(_matches(triple, graph, self._content, general=True) for triple in star.triples)
+            found, _joined(_matches(triple, graph, self._content, general=True) for triple in star.triples)
         )
 
     def _graphs(self, variable: str) -> Frame:
@@ -138,11 +173,12 @@ class Evaluation:
 
     def _in_rows(self, pattern: relational.LeftOuterJoin) -> Frame | None:
         """Evaluate OPTIONALs within the scan of rows. Returns None if they must be joined."""
-        if not (self._wide and self._content.plain) or (split := in_rows(pattern)) is None:
+        if not self._wide or (split := in_rows(pattern)) is None:
             return None
-        if isinstance(split.graph, tuple):
+        at, graph = self._at(split.graph)
+        if isinstance(graph, tuple) or not at._content.plain:
             return None
-        return self._found(split.stars, split.rest, split.graph)
+        return at._found(split.stars, split.rest, graph)
 
     def _optional(self, left: Pattern, right: Pattern, condition: Expression | None) -> Frame:
         # A condition on variables of the right side alone filters that side before the join. Others depend on both

@@ -9,6 +9,7 @@ from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
 from spark_offload.sparql import relational, terms
 from spark_offload.sparql.content import Content
+from spark_offload.sparql.newest_rows import LATEST
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.relational import Expression, Pattern, PatternTerm, TriplePattern
 from spark_offload.sparql.stars import PREDICATES, Star, split
@@ -41,8 +42,10 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
         case relational.Basic(triples, graph):
             yield from _basic(triples, graph, content, wide=wide)
             return
-        case relational.LeftOuterJoin() if wide and content.plain and (found := in_rows(pattern)):
-            yield from _stars(found.stars, found.rest, found.graph, content)
+        case relational.LeftOuterJoin() if (
+            wide and (found := in_rows(pattern)) and (of_graph := _content_of(found.graph, content)).plain
+        ):
+            yield from _stars(found.stars, found.rest, found.graph, of_graph)
             return
         case relational.InlineRows(variables, rows):
             yield f"VALUES of {_names(variables)}: {len(rows)} rows"
@@ -88,6 +91,7 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
 def _basic(
     triples: tuple[TriplePattern, ...], graph: relational.Graph, content: Content, *, wide: bool
 ) -> Iterator[str]:
+    content = _content_of(graph, content)
     if not wide or content.crossing:
         why = "some quads describe mapped observations" if wide else "requested with wide=False"
         yield f"{len(triples)} patterns{_where(graph)}, each over all triples, joined ({why})"
@@ -111,6 +115,10 @@ def _stars(
     for triple in rest:
         every = not isinstance(triple.predicate, rdf.Iri) or triple.predicate.value in PREDICATES
         yield f"over {'all triples' if every else 'triples that clients wrote'}{where}: {_triple(triple)}"
+
+
+def _content_of(graph: relational.Graph, content: Content) -> Content:
+    return content.latest if graph == LATEST else content
 
 
 def _where(graph: relational.Graph) -> str:

@@ -20,6 +20,7 @@ from spark_offload.errors import QueryRefused
 from spark_offload.solutions import GatewaySolutions
 from spark_offload.sparql import relational
 from spark_offload.sparql.expression_translation import Expressions
+from spark_offload.sparql.newest_rows import LATEST
 from spark_offload.sparql.paths import expanded
 from spark_offload.sparql.relational import Graph, Pattern, TranslatedQuery
 from spark_offload.sparql.volatility import volatile
@@ -95,6 +96,8 @@ class _Translation:
         if defaults is None or named is None:
             return
         self._graph = defaults[0] if len(defaults) == 1 else tuple(dict.fromkeys(defaults))
+        if isinstance(self._graph, tuple) and LATEST in self._graph:
+            _refuse(f"a default graph of <{LATEST.value}> and other graphs")
         self._named = frozenset(named)
 
     def _pattern(self, node: source.Node) -> Pattern:
@@ -267,7 +270,9 @@ class _Translation:
 def joined(left: Pattern, right: Pattern) -> Pattern:
     """Return the join of two patterns. Merges basic patterns of the same graph, so that stars are not split.
 
-    For this, a basic pattern also moves into the basic left side of a join, or below a BIND that does not depend on it.
+    For this, a basic pattern also moves into the basic left or right side of a join, or below a BIND that does not
+    depend on it. Joins are associative and commutative, and a blank node's label occurs in one basic pattern of the
+    text only.
     """
     if left == relational.UNIT:
         return right
@@ -290,7 +295,27 @@ def joined(left: Pattern, right: Pattern) -> Pattern:
         and left.left.graph == right.graph
     ):
         return joined(joined(left.left, right), left.right)
+    if isinstance(left, relational.InnerJoin) and isinstance(right, relational.Basic):
+        return relational.InnerJoin(*_connected(left, right))
     return relational.InnerJoin(left, right)
+
+
+def _connected(left: Pattern, right: relational.Basic) -> tuple[Pattern, relational.Basic]:
+    """Move the basic patterns of a join that have variables in common with `right` to `right`.
+
+    Others stay: with them, `right` would be a cross product, and the join with the rest of `left` may be smaller.
+    """
+    if not isinstance(left, relational.InnerJoin):
+        return left, right
+    rest, together = _connected(left.left, right)
+    basic = left.right
+    if isinstance(basic, relational.Basic) and basic.graph == right.graph and _variables(basic) & _variables(right):
+        return rest, relational.Basic(together.triples + basic.triples, right.graph)
+    return relational.InnerJoin(rest, basic), together
+
+
+def _variables(basic: relational.Basic) -> frozenset[str]:
+    return relational.visible(relational.Basic(basic.triples, None))
 
 
 def _late(bind: relational.ComputedColumn, right: Pattern) -> bool:

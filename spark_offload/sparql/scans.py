@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import DATE_TIME_STAMP, EPOCH_LENGTH, STRING
@@ -27,10 +27,11 @@ _DERIVED: Final = re.compile(rf"(.*)/([0-9a-f]{{{EPOCH_LENGTH}}})-([1-9][0-9]{{0
 _NULLABLE: Final = ("series", "feature", "property", "sensor", "topic", "unit")
 
 
-def scan(star: Star, content: Content, graph: OneGraph) -> Frame:
+def scan(star: Star, content: Content, graph: OneGraph, rows: DataFrame) -> Frame:
     """Return the solutions of a star from rows that describe whole observations.
 
-    `graph`: None for the default graph, a variable for all named graphs, an IRI for one of them.
+    `graph`: None for the default graph, a variable for all named graphs, an IRI for one of them. `rows` are the whole
+    rows of the content, or some of them.
     """
     row = _Row(content)
     conditions: list[Column] = []
@@ -52,7 +53,6 @@ def scan(star: Star, content: Content, graph: OneGraph) -> Frame:
         for name in known.keys() - bound:
             value = known[name]
             bound_values[name] = value.of(*(F.when(found, column) for column in value.columns()))
-    rows = content.whole_rows
     return frame(rows.where(reduce(Column.__and__, conditions)) if conditions else rows, bound_values, bound)
 
 

@@ -17,7 +17,7 @@ from history_data import DAY, EX, MIDNIGHT, readings
 from ingest_sender import EPOCH, Sender
 
 from edge.outbox.observation import XSD, Cells, ObservationContext
-from spark_offload import commit
+from spark_offload import commit, latest
 from spark_offload import delete as deletion
 from spark_offload.cli import edge_history
 from spark_offload.deletions import Deletions, Filter, digest
@@ -96,12 +96,13 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         sender.send(first, last)
         if last != 23:
             store.ingest()
+    latest.complete(spark, str(store.table), place(spark, str(store.table)).version)
     return store.table.parent
 
 
 @pytest.fixture
 def store(spark: SparkSession, filled: Path, tmp_path: Path) -> Store:
-    for name in ("landing", "table"):
+    for name in ("landing", "table", ".table.latest"):
         shutil.copytree(filled / name, tmp_path / name)
     return Store(spark, tmp_path)
 
@@ -231,12 +232,15 @@ def test_old_observations_are_dropped(store: Store, monkeypatch: pytest.MonkeyPa
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
+    copies = store.table.with_name(".table.latest")
+    before = {one.name for one in copies.iterdir()}
     with monkeypatch.context() as patch:
-        patch.setattr(deletion, "append", killed)
+        patch.setattr(latest, "forget", killed)
         with pytest.raises(Killed):
             maintain(store.spark, str(store.table), drop=now, by="ann")
     commits = len(history(store.spark, str(store.table), None))
     assert maintain(store.spark, str(store.table), drop=now, by="ann").deleted == 18
+    assert before.isdisjoint(one.name for one in copies.iterdir()), "they had dropped values"
     assert Deletions(str(store.table)).unfinished == [], "the interrupted retention period has ended"
     assert maintain(store.spark, str(store.table), drop=now.replace(day=1), by="ann").deleted == 0
     assert len(Deletions(str(store.table)).entries) == 3, "a weaker one is not recorded"

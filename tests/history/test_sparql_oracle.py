@@ -111,6 +111,8 @@ QUERIES = {
     "an exact sum of readings": f"SELECT (SUM(?v) AS ?n) {{ {OF_SENSOR} <{EX}sensor/l> }}",
     "equal large numbers": f"SELECT ?v {{ {VALUE} FILTER(?v = 9007199254740992 || ?v + 1 = 9007199254740994) }}",
     "a mean of decimals": f"SELECT (AVG(?v) AS ?n) {{ {OF_SENSOR} <{EX}sensor/m> }}",
+    "patterns after a subquery": """SELECT * { { SELECT ?s (MAX(?o) AS ?m) { ?s ex:p ?o } GROUP BY ?s }
+        ?s ex:q _:x FILTER(?w > 0) _:x ex:p ?w BIND(?w + 1 AS ?k) ?s ex:q ?z MINUS { ?s ex:p ?w } }""",
     "unequal literals": "SELECT ?a ?b { ?s ex:name ?a . ?t ex:name ?b FILTER(?a != ?b) }",
     "unequal to an unbound variable": """SELECT * {
         ?s ex:q ?o OPTIONAL { ?o ex:q ?w } FILTER(?o != ?w || ?w != ?o || ?w NOT IN (?o)) }""",

@@ -96,6 +96,24 @@ def test_patterns_of_several_graphs_are_joined(patterns: str, count: int) -> Non
     assert repr(query.pattern).count("Basic(") == count
 
 
+@pytest.mark.parametrize(
+    ("patterns", "count"),
+    [
+        ("?s ex:q ?r . ?r ex:q ?v", 1),
+        ("?s ex:q _:r BIND (?o + 1 AS ?k) FILTER (?v > 1) _:r ex:q ?v", 1),
+        ("?s ex:q [ ex:q ?v ; ex:r [ ex:q ?w ] ]", 1),
+        ("?s ex:q ?r . ?o ex:q ?v", 2),  # no common variable
+        ("?s ex:q ?r GRAPH ex:g { ?r ex:q ?v }", 2),
+        ("?s ex:q ?r OPTIONAL { ?s ex:r 1 } ?r ex:q ?v", 3),
+        ("?s ex:q ?r MINUS { ?s ex:r 1 } ?r ex:q ?v", 3),
+        ("{ ?s ex:q ?r FILTER (?s > 1) } ?r ex:q ?v", 2),
+    ],
+)
+def test_connected_patterns_after_a_subquery_are_one(patterns: str, count: int) -> None:
+    query = parse(f"{PREFIXES} SELECT * {{ {{ SELECT ?s ?o {{ ?s ex:p ?o }} }} {patterns} }}")
+    assert repr(query.pattern).count("Basic(") == count + 1
+
+
 def test_bind_stays_before_patterns_that_bind_its_variables() -> None:
     pattern = parse(PREFIXES + "SELECT ?k { ?s ex:p ?o BIND (?r AS ?k) ?s ex:q ?r }").pattern
     assert isinstance(pattern, Projection)

@@ -1,0 +1,47 @@
+"""`edge-history latest`: print the newest observation of each series."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from spark_offload.cli.spark import Start, with_spark
+
+FORMATS: Final = ("table", "csv", "json")
+_COLUMNS: Final = ("series", "sensor", "feature", "property", "ts", "value_text", "unit", "gateway")
+
+
+@click.command()
+@click.option("--table", required=True, metavar="DIR", help="Table of the history.")
+@click.option("--sensor", "sensors", multiple=True, metavar="IRI", help="Only this sensor or series; repeatable.")
+@click.option("--property", "properties", multiple=True, metavar="IRI", help="Only this property; repeatable.")
+@click.option("--version", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Read this version of the table.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Format.")
+@with_spark("latest")
+def latest(
+    table: str,
+    sensors: tuple[str, ...],
+    properties: tuple[str, ...],
+    version: int | None,
+    form: str,
+    start: Start,
+) -> None:
+    """Print the newest observation of each series and property.
+
+    Observations with another structure, which are stored quad by quad, are not included. Of observations with the same
+    time, the last one is printed.
+
+    \b
+    edge-history latest --table history
+    edge-history latest --table history --property http://example.org/temperature --format csv
+    """
+    spark = start()
+    # These modules import PySpark, which takes seconds: --help must not wait for it.
+    from spark_offload.analyses.numeric_rows import chosen
+    from spark_offload.analyses.output import WRITERS
+    from spark_offload.latest import latest as newest
+
+    found = chosen(newest(spark, table, version), sensors=sensors, properties=properties)
+    WRITERS[form](found.select(*_COLUMNS).orderBy("series", "sensor", "feature", "property"), sys.stdout)
