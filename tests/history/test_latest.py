@@ -1,4 +1,4 @@
-"""The newest observations next to the table: always those of a full scan, whatever happens to the table."""
+"""The newest observations next to the table: always those of all rows, whatever happens to the table."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from history_data import EX, readings
 from ingest_sender import Sender
 
-from edge.outbox.observation import OWL_TIME, QUDT, SOSA, Cells, ObservationContext
+from edge.outbox.observation import OWL_TIME, QUDT, SOSA, XSD, Cells, ObservationContext
 from spark_offload import latest as newest
 from spark_offload.cli import edge_history
 from spark_offload.history import History
 from spark_offload.ingest import ingest
-from spark_offload.latest import candidates, latest, newest_of_series
-from spark_offload.maintain import maintain
+from spark_offload.latest import candidates, latest
+from spark_offload.log_changes import added_after
 from spark_offload.positions import place
-from spark_offload.table import named, open_table
-from spark_offload.triples import triples
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 
-LAST = f"""PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFIX time: <{OWL_TIME}>
-    SELECT ?s ?v {{ {{ SELECT ?s (MAX(?t) AS ?last) {{
+PREFIXES = f"PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFIX time: <{OWL_TIME}> "
+LAST = f"""{PREFIXES} SELECT DISTINCT ?s ?v {{ {{ SELECT ?s (MAX(?t) AS ?last) {{
         ?o sosa:madeBySensor ?s ; sosa:hasResult/time:hasTime/time:inXSDDateTimeStamp ?t }} GROUP BY ?s }}
     ?q sosa:madeBySensor ?s ; sosa:hasResult [ qudt:numericValue ?v ; time:hasTime/time:inXSDDateTimeStamp ?last ] }}"""
-GRAPH = "SELECT ?subject ?predicate ?object { GRAPH <urn:edge:latest> { ?subject ?predicate ?object } }"
+GRAPH = f"""{PREFIXES} SELECT ?s ?v {{
+    GRAPH <urn:edge:latest> {{ ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }} }}"""
 
 
 class Store:
@@ -52,35 +54,19 @@ class Store:
         self.senders[box].send(first, self.sent[box])
         assert [one.problems for one in ingest(self.spark, self.landing, self.table)] == [[]]
 
-    def complete(self) -> None:
-        newest.complete(self.spark, str(self.table), place(self.spark, self.table).version)
+    def last(self) -> dict[str, str]:
+        """Return the newest value of each sensor, as a term."""
+        sent = (sender.observations[:count] for sender, count in zip(self.senders, self.sent, strict=True))
+        # Observations of a sensor with the same time have the same value.
+        found = sorted(
+            ((cells.time, cells, context) for some in sent for context, cells in some), key=lambda one: one[0]
+        )
+        return {f"<{context.sensor}>": f'"{cells.value}"^^<{context.datatype}>' for _, cells, context in found}
 
     @property
     def used(self) -> bool:
         """Return whether queries use the kept observations."""
         return candidates(self.spark, str(self.table), place(self.spark, self.table).version) is not None
-
-    def check(self) -> bool:
-        """Compare with a full scan. Returns `used`."""
-        expected = newest_of_series(open_table(self.spark, self.table))
-        assert rows_of(latest(self.spark, self.table)) == rows_of(expected)
-        return self.used
-
-    def check_command(self) -> None:
-        options = ["--format", "json", "--sensor", f"{EX}sensor/a1"]
-        found = CliRunner().invoke(edge_history, ["latest", "--table", str(self.table), *options]).stdout
-        sent = self.senders[0].observations[: self.sent[0]]
-        last = max(cells for context, cells in sent if context.sensor == f"{EX}sensor/a1")
-        shown = [(row["series"], row["value_text"]) for row in json.loads(found)]
-        assert shown == [(f"{EX}observation/a1", last.value)]
-
-    def check_queries(self) -> None:
-        """Compare with the evaluation over triples, and with the rows of a full scan."""
-        kept = History(self.spark, self.table)
-        assert rows_of(kept.sparql(LAST)) == rows_of(History(self.spark, self.table, wide=False).sparql(LAST))
-        assert vars(kept._content)["newest_whole_rows"] is not None
-        expected = triples(newest_of_series(open_table(self.spark, self.table))).drop("graph")
-        assert rows_of(kept.sparql(GRAPH)) == rows_of(expected)
 
 
 def _observations(box: str) -> list[tuple[ObservationContext, Cells]]:
@@ -90,47 +76,32 @@ def _observations(box: str) -> list[tuple[ObservationContext, Cells]]:
     return made
 
 
-def rows_of(found: DataFrame) -> list[str]:
-    return sorted(str(row.asDict()) for row in found.collect())
-
-
-def test_the_newest_observations_equal_a_full_scan(
+def test_the_newest_observations_are_those_of_all(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(newest, "_LEAST_ROWS", 1)
     store = Store(spark, tmp_path)
-    table = named(str(store.table))
     store.ingest(0, 60)
+    options = ["--table", str(store.table), "--format", "json", "--sensor", f"{EX}sensor/a1"]
+    (row,) = json.loads(CliRunner().invoke(edge_history, ["latest", *options]).stdout)
+    assert f'"{row["value_text"]}"^^<{XSD}decimal>' == store.last()[f"<{row['sensor']}>"]
     older = tmp_path / "older"
     shutil.copytree(store.table, older)
-    store.check_command()
+
     store.ingest(1, 2)
     assert len(list(store.copies.iterdir())) == 1, "not enough new rows for a new copy"
-    assert store.check()
-    store.check_queries()
+    asked = History(spark, store.table)
+    for query in (LAST, GRAPH):
+        assert {tuple(row) for row in asked.sparql(query).collect()} == set(store.last().items())
+    assert vars(asked._content)["newest_whole_rows"] is not None
 
-    for change in (
-        f"DELETE FROM {table} WHERE sensor = '{EX}sensor/a2' AND value > 20",
-        f"UPDATE {table} SET ts = ts - INTERVAL 1 HOUR WHERE sensor = '{EX}sensor/a1' AND value > 10",
-        f"RESTORE TABLE {table} TO VERSION AS OF {place(spark, store.table).version}",
-    ):
-        spark.sql(change)
-        assert not store.used, change
-        store.complete()
-        assert store.used, change
-    with monkeypatch.context() as killed:
-        # As after a kill between the commit and the copy.
-        killed.setattr(newest, "refresh", lambda *_: None)
-        store.ingest(0, 30)
-    assert store.check()
-    spark.sql(f"OPTIMIZE {table}").collect()
-    assert not store.used, "the added rows are in a file with others"
-    store.ingest(1, 40)
-    assert not store.used, "only maintenance reads the whole table"
+    deltalake.DeltaTable(store.table).delete(f"sensor = '{EX}sensor/a2'")
+    assert not store.used
     for one in store.copies.iterdir():
         os.utime(one, (0, 0))
-    maintain(spark, store.table)
-    assert store.check()
+    newest.complete(spark, str(store.table), place(spark, store.table).version)
+    assert {f"<{row.sensor}>" for row in latest(spark, store.table).collect()} == {*store.last()} - {f"<{EX}sensor/a2>"}
+    assert store.used
     (kept,) = store.copies.iterdir()
 
     # Another table at the same place has the same numbers of versions.
@@ -139,3 +110,35 @@ def test_the_newest_observations_equal_a_full_scan(
     version = place(spark, store.table).version
     kept.rename(kept.with_name(f"{version:020d}.{kept.name.split('.', 1)[1]}"))
     assert not store.used
+
+
+def test_only_added_rows_are_read_in_addition_to_kept_ones(tmp_path: Path) -> None:
+    rows = [pa.table({"a": [number], "b": [number]}) for number in range(4)]
+    for one in rows[:3]:
+        deltalake.write_deltalake(tmp_path, one, mode="append")
+    table = deltalake.DeltaTable(tmp_path)
+    found = added_after(tmp_path, 0, 2)
+    assert found is not None
+    assert found.rows == 2
+    assert sorted(pq.read_table(one)["a"].to_pylist() for one in found.paths) == [[1], [2]]
+    assert (whole := added_after(tmp_path, -1, 2)) is not None
+    assert whole.rows == 3
+    table.optimize.compact()
+    assert added_after(tmp_path, 2, 3) == ((), 0), "the same rows"
+    assert added_after(tmp_path, 1, 3) is None, "the added rows are in a file with others"
+    deltalake.write_deltalake(tmp_path, rows[3], mode="append")
+    table = deltalake.DeltaTable(tmp_path)
+    changes = (
+        lambda: table.update({"b": "9"}, predicate="a = 3"),
+        lambda: table.delete("a = 3"),
+        lambda: table.restore(3),
+        lambda: deltalake.write_deltalake(tmp_path, rows[0], mode="overwrite"),
+    )
+    for change in changes:
+        version = deltalake.DeltaTable(tmp_path).version()
+        change()
+        assert added_after(tmp_path, version, version) == ((), 0)
+        assert added_after(tmp_path, version, version + 1) is None
+        table = deltalake.DeltaTable(tmp_path)
+    (tmp_path / "_delta_log" / f"{2:020d}.json").unlink()
+    assert added_after(tmp_path, 1, 4) is None
