@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from spark_offload import compat, latest
+from spark_offload import compat, newest_rows
 from spark_offload.commit import WAIT, alone, append, flush, flush_table, maintaining
 from spark_offload.deletions import Counted, Deletions, Filter, LastNumber, condition
 from spark_offload.errors import LandingRefused, TableRefused
@@ -234,11 +234,15 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     """Delete the rows of all filters from the newest version. Returns their number, also after an interruption."""
     version, positions, totals = state(spark, path)
     rows, last = _counted(spark, path, deletions)
+    kept, more = None, 0
     table, matches = open_table(spark, path, version), condition(deletions.filters)
     if there := _last_numbers(table.where(matches), table, matches):
         more, highest = sum(one.deleted for one in there), [one for one in there if one.seq]
         deletions.count(more, highest, version)
         rows, last = rows + more, merged([*last, *highest])
+        kept = newest_rows.without(spark, path, version, matches)
+        # First: after a kill, the deleted rows are not there.
+        newest_rows.forget(path)
         spark.sql(f"DELETE FROM {named(path)} WHERE {matches}")  # noqa: S608  contains no text of a user
     elif not rows and properties(spark, path).get(APPLIED) == deletions.applied and not changed_by_others(spark, path):
         return 0
@@ -246,8 +250,8 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     before, version = version, place(spark, path).version
     for number in range(before + 1, version + 1):
         flush(path, number)
-    if rows:
-        latest.forget(path)
+    if kept is not None and _only_deleted(spark, path, version - before, more):
+        newest_rows.keep(path, version, kept)
     # Rows with `lost` in place of the last numbers, unless an interrupted run has added them.
     reached = {row[:2]: row["seq"] for row in _maximum(open_table(spark, path, version)).collect()} if last else {}
     lacking = [one for one in last if one.seq > reached.get((one.gateway, one.epoch), 0)]
@@ -262,6 +266,14 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     return rows
 
 
+def _only_deleted(spark: SparkSession, path: str, commits: int, rows: int) -> bool:
+    """Return whether the newest commits deleted this number of rows and made a note of it, and nothing else."""
+    made = history(spark, path, commits)
+    return [one["operation"] for one in made] == ["SET TBLPROPERTIES", "DELETE"] and made[1]["operationMetrics"].get(
+        "numDeletedRows"
+    ) == str(rows)
+
+
 def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int:
     """Remove the files of all older versions and their log, which has statistics of deleted values.
 
@@ -269,7 +281,7 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
     """
     folder = directory(path)
     assert folder is not None  # noqa: S101  the record of deletions requires a file system
-    latest.forget(path)
+    newest_rows.forget(path)
     flush_table(spark, path)
     with changed_settings(spark, _VACUUM):
         spark.sql(f"VACUUM {named(path)} RETAIN 0 HOURS").collect()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.compat import plan_text
 from spark_offload.errors import QueryRefused
-from spark_offload.latest import candidates
+from spark_offload.newest_rows import newest_rows
 from spark_offload.positions import history
 from spark_offload.services import among, answered, unanswered
 from spark_offload.sparql.construct import constructed
@@ -110,7 +110,7 @@ class History:
         if version is None:
             version = int(history(self._spark, path, 1)[0]["version"])
             rows = open_table(self._spark, path, version)
-        return Content(rows, lambda: candidates(self._spark, path, version))
+        return Content(rows, lambda: newest_rows(self._spark, path, version))
 
     @property
     def _evaluation(self) -> Evaluation:

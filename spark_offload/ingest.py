@@ -13,16 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from edge.backoff import Backoff, Retry
-from spark_offload import latest
+from spark_offload import newest_rows
 from spark_offload.bad_segments import bad_segments
 from spark_offload.commit import alone, append
 from spark_offload.delete import apply_again, checked, keep_out
 from spark_offload.deletions import Filter
-from spark_offload.errors import HistoryError, IngestFailed, Overtaken
+from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.gaps import acknowledged_but_missing, refuse_new_table
 from spark_offload.landing import LandingZone, OutboxEpoch, PendingSegment, Quarantined
 from spark_offload.positions import state, totals_note
@@ -177,17 +174,8 @@ def _round(spark: SparkSession, landing: LandingZone, path: str, keep: float, mo
         done.observations -= deleted
     landing.clean(positions, keep)
     if found.taken:
-        done.problems += _refreshed(spark, path, done.version)
+        done.problems += newest_rows.renew(spark, path, done.version)
     return done
-
-
-def _refreshed(spark: SparkSession, path: str, version: int) -> list[str]:
-    """Update the newest observations next to the table. Returns the problem: it must not end the ingestion."""
-    try:
-        latest.refresh(spark, path, version)
-    except (HistoryError, OSError, PySparkException, Py4JError) as error:
-        return [f"the newest observations of {path} cannot be kept, so queries of them are slow: {first_line(error)}"]
-    return []
 
 
 def _kept(frame: DataFrame, taken: Sequence[SelectedSegment], filters: Sequence[Filter]) -> tuple[DataFrame, int]:

@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 from spark_offload.table import LOG
 
+_MOST_COMMITS: Final = 200
+"""Number of commits that are read. The newest rows are renewed before (`newest_rows.py`)."""
 UNKNOWN: Final = 2**62
 """Number of rows of a file without statistics."""
 
@@ -20,20 +22,22 @@ class AddedFiles(NamedTuple):
 
     paths: tuple[Path, ...]
     rows: int
-    """Number of their rows; `UNKNOWN` or more if the log does not tell it."""
+    """Number of their rows."""
 
 
-def added_after(table: Path, base: int, version: int) -> AddedFiles | None:
+def added_after(table: Path, base: int, version: int, most: int) -> AddedFiles | None:
     """Return the files that `version` has in addition to version `base`.
 
     Returns None if the difference is more than added rows, or if the log does not tell it: a version has removed or
-    changed rows, has merged added files with older ones, or has left the log. `base` is -1 for the empty table before
-    the first version.
+    changed rows, has merged added files with older ones, or has left the log. Returns None also after many commits, and
+    if more than `most` rows were added. `base` is -1 for the empty table before the first version.
     """
+    if version - base > _MOST_COMMITS:
+        return None
     pending: dict[str, int] = {}
     try:
         for number in range(base + 1, version + 1):
-            if not _followed(_actions(table, number), pending, first=number == 0):
+            if not _followed(_actions(table, number), pending, first=number == 0) or sum(pending.values()) > most:
                 return None
     except (OSError, ValueError, KeyError, TypeError):
         return None

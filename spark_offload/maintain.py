@@ -10,11 +10,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from spark_offload import latest
+from spark_offload import newest_rows
 from spark_offload.commit import WAIT, alone, append, maintaining
 from spark_offload.delete import apply_deletions
 from spark_offload.local_rows import local_frame
@@ -49,6 +49,8 @@ class Maintained:
     """Number of files that replaced them."""
     deleted: int = 0
     """Number of observations that were deleted."""
+    problems: list[str] = field(default_factory=list)
+    """Reasons why the newest rows could not be kept."""
 
 
 def maintain(
@@ -73,18 +75,18 @@ def maintain(
         with alone(spark, path, wait):
             columns = evolve(spark, path)
             deleted = apply_deletions(spark, path, drop, by)
-            latest.complete(spark, path, place(spark, path).version)
+        problems = newest_rows.complete(spark, path, wait)
         compacted = into = 0
         for first, last in steps(open_table(spark, path).inputFiles()):
             with alone(spark, path, wait):
                 # A compaction would merge the rows that an ingester has added meanwhile with older ones.
-                latest.complete(spark, path, place(spark, path).version)
+                problems += newest_rows.renew(spark, path, place(spark, path).version, soon=True)
                 days = f"{PARTITION} BETWEEN DATE'{first}' AND DATE'{last}'"
                 metrics = spark.sql(f"OPTIMIZE {named(path)} WHERE {days}").collect()[0]["metrics"]
             compacted, into = compacted + metrics["numFilesRemoved"], into + metrics["numFilesAdded"]
         _remove_unused(spark, path, retention, wait)
         _complete_totals(spark, path, wait)
-    return Maintained(columns, compacted, into, deleted)
+    return Maintained(columns, compacted, into, deleted, list(dict.fromkeys(problems)))
 
 
 def steps(files: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -28,6 +28,8 @@ _LONGEST = timedelta(days=700_000)
 def maintain(table: str, retention: timedelta, drop_raw_after: timedelta | None, start: Start) -> None:
     """Compact the table, remove files that no version needs any more, and migrate an old schema.
 
+    If the newest rows next to the table are of no use any more, it reads the table for them.
+
     It also deletes observations again that `edge-history delete` has deleted, if another program brought them back.
 
     Run it about once a day. It can be killed at any time. An ingester commits between its steps; queries do not wait.
@@ -51,3 +53,5 @@ def maintain(table: str, retention: timedelta, drop_raw_after: timedelta | None,
     if done.columns:
         click.echo(f"added the columns {', '.join(done.columns)}")
     click.echo(f"compacted {done.compacted:,} files into {done.into:,}")
+    for problem in done.problems:
+        click.echo(problem, err=True)

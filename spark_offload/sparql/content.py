@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import EPOCH_LENGTH
-from spark_offload.latest import in_memory, newest, newest_of_series
+from spark_offload.latest import newest_of_series
+from spark_offload.newest_rows import in_memory, newest
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
-from spark_offload.table import NUMBERS
+from spark_offload.table import NUMBERS, SCHEMA
 from spark_offload.triples import iri, of_cells, of_quads
 
 _DERIVED: Final = rf"[^<> ]*/[0-9a-f]{{{EPOCH_LENGTH}}}-[0-9]+(/result|/instant)?"
@@ -35,10 +36,10 @@ _CROSSING: Final = (
 class Content:
     """Content of one table version."""
 
-    def __init__(self, rows: DataFrame, candidates: Callable[[], DataFrame | None] = lambda: None) -> None:
-        """Analyse these rows of the table. `candidates` returns the rows of `spark_offload.latest.candidates`."""
+    def __init__(self, rows: DataFrame, newest_rows: Callable[[], DataFrame | None] = lambda: None) -> None:
+        """Analyse these rows of the table. `newest_rows` returns those of `spark_offload.newest_rows`."""
         self.rows = rows
-        self._candidates = candidates
+        self._newest_rows = newest_rows
         self._foreign = rows.where("series IS NULL AND lost IS NULL")
 
     @cached_property
@@ -84,25 +85,26 @@ class Content:
         return rows.where("quads IS NULL AND lost IS NULL" if self.whole_chosen else "series IS NOT NULL")
 
     @cached_property
-    def _known_candidates(self) -> DataFrame | None:
-        return self._candidates()
+    def _newest(self) -> DataFrame | None:
+        return self._newest_rows()
 
     @cached_property
     def newest_whole_rows(self) -> DataFrame | None:
-        """Whole rows with at least all the newest ones (`spark_offload.latest.newest`), but less than all rows.
+        """Whole rows with at least all the newest ones (`spark_offload.newest_rows.newest`), but less than all rows.
 
         None if the newest rows are not known, or if some times do not order like their timestamps.
         """
-        if self._known_candidates is None or self.odd_times:
+        if self._newest is None or self.odd_times or not self.whole_rows.where("ts IS NULL").limit(1).isEmpty():
             return None
-        return self._whole(self._known_candidates)
+        return self._whole(self._newest)
 
     @cached_property
     def latest(self) -> Content:
         """Content of the graph `LATEST`: the newest observation of each series."""
-        known = self._known_candidates
-        rows = newest_of_series(newest(self.rows) if known is None else known)
-        return Content(in_memory(rows.withColumn("graph", F.lit(None).cast("string"))))
+        rows = newest_of_series(newest(self.rows) if self._newest is None else self._newest)
+        rows = rows.withColumn("graph", F.lit(None).cast("string"))
+        found = in_memory(rows)
+        return Content(rows if found is None else rows.sparkSession.createDataFrame(found, SCHEMA))
 
     @cached_property
     def general_rows(self) -> DataFrame:

@@ -24,12 +24,7 @@ from spark_offload.sparql.content import Content
 from spark_offload.sparql.existence import marked, numbered, where_exists
 from spark_offload.sparql.expressions import conjuncts, evaluated, holds
 from spark_offload.sparql.frames import Frame, equal_terms, frame, grouping_key
-from spark_offload.sparql.newest_rows import (
-    LATEST,
-    newest_suffice,
-    newest_suffice_for_groups,
-    newest_suffice_for_join,
-)
+from spark_offload.sparql.newest_suffice import LATEST, star_of_newest
 from spark_offload.sparql.number_values import NumberValue
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.ordering import sorting
@@ -84,7 +79,7 @@ class Evaluation:
                 return self._values(pattern)
             case relational.InnerJoin(relational.Basic() as basic, other) | relational.InnerJoin(
                 other, relational.Basic() as basic
-            ) if newest_suffice_for_join(other, basic):
+            ) if star_of_newest(pattern) is basic:
                 return frames.join(self.frame(other), self._basic(basic, newest=True))
             case relational.InnerJoin(left, right):
                 return frames.join(self.frame(left), self.frame(right))
@@ -100,7 +95,7 @@ class Evaluation:
                 solutions, simple = self._simple(*shared(self.frame(inner), expression))
                 return solutions.extended({variable: evaluated(simple, solutions.values)})
             case relational.Aggregation(inner, keys, aggregates):
-                if isinstance(inner, relational.Basic) and newest_suffice_for_groups(pattern):
+                if isinstance(inner, relational.Basic) and star_of_newest(pattern) is inner:
                     return self._group(self._basic(inner, newest=True), keys, aggregates)
                 return self._group(self.frame(inner), keys, aggregates)
             case relational.Sort(inner, conditions):
@@ -110,7 +105,7 @@ class Evaluation:
             case relational.DistinctRows(relational.Projection(relational.Sort(inner, conditions), variables)):
                 return self._distinct_in_order(inner, conditions, variables)
             case relational.DistinctRows(relational.Projection(relational.Basic() as basic, variables)) if (
-                newest_suffice(basic, variables)
+                star_of_newest(pattern) is basic
             ):
                 return frames.distinct(self._basic(basic, newest=True).only(variables))
             case relational.DistinctRows(inner):

@@ -9,7 +9,7 @@ from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
 from spark_offload.sparql import relational, terms
 from spark_offload.sparql.content import Content
-from spark_offload.sparql.newest_rows import LATEST
+from spark_offload.sparql.newest_suffice import LATEST, star_of_newest
 from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.relational import Expression, Pattern, PatternTerm, TriplePattern
 from spark_offload.sparql.stars import PREDICATES, Star, split
@@ -36,11 +36,11 @@ def _reading(formatted: str) -> Iterator[str]:
                     yield f"scan {number} {label}: {re.sub(r'#[0-9]+L?', '', found[1])}"
 
 
-def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
-    """Yield a line for each operation, indented by depth."""
+def _lines(pattern: Pattern, content: Content, *, wide: bool, newest: relational.Basic | None = None) -> Iterator[str]:
+    """Yield a line for each operation, indented by depth. `newest` is a pattern whose newest rows suffice."""
     match pattern:
         case relational.Basic(triples, graph):
-            yield from _basic(triples, graph, content, wide=wide)
+            yield from _basic(triples, graph, content, wide=wide, newest=pattern is newest)
             return
         case relational.LeftOuterJoin() if (
             wide and (found := in_rows(pattern)) and (of_graph := _content_of(found.graph, content)).plain
@@ -85,11 +85,12 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
             yield "DISTINCT"
     for inner in (getattr(pattern, name, None) for name in ("pattern", "left", "right")):
         if inner is not None:
-            yield from (f"  {line}" for line in _lines(inner, content, wide=wide))
+            newest = star_of_newest(pattern) or newest
+            yield from (f"  {line}" for line in _lines(inner, content, wide=wide, newest=newest))
 
 
 def _basic(
-    triples: tuple[TriplePattern, ...], graph: relational.Graph, content: Content, *, wide: bool
+    triples: tuple[TriplePattern, ...], graph: relational.Graph, content: Content, *, wide: bool, newest: bool
 ) -> Iterator[str]:
     content = _content_of(graph, content)
     if not wide or content.crossing:
@@ -97,15 +98,21 @@ def _basic(
         yield f"{len(triples)} patterns{_where(graph)}, each over all triples, joined ({why})"
         yield from (f"  {_triple(triple)}" for triple in triples)
         return
-    yield from _stars(*split(triples), graph, content)
+    yield from _stars(*split(triples), graph, content, newest=newest)
 
 
 def _stars(
-    stars: Iterable[Star], rest: Iterable[TriplePattern], graph: relational.Graph, content: Content
+    stars: Iterable[Star],
+    rest: Iterable[TriplePattern],
+    graph: relational.Graph,
+    content: Content,
+    *,
+    newest: bool = False,
 ) -> Iterator[str]:
     where = _where(graph)
+    scanned = "the newest rows" if newest and content.newest_whole_rows is not None else "rows"
     for star in stars:
-        yield f"a star{where}: one scan of rows, {len(star.triples)} patterns"
+        yield f"a star{where}: one scan of {scanned}, {len(star.triples)} patterns"
         yield from (f"  {name} {_node(node)}" for name, node in (*star.resources, *star.cells))
         for more in star.optional:
             new = [one for one in more.resources if one not in star.resources]

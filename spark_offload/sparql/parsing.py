@@ -20,7 +20,7 @@ from spark_offload.errors import QueryRefused
 from spark_offload.solutions import GatewaySolutions
 from spark_offload.sparql import relational
 from spark_offload.sparql.expression_translation import Expressions
-from spark_offload.sparql.newest_rows import LATEST
+from spark_offload.sparql.newest_suffice import LATEST
 from spark_offload.sparql.paths import expanded
 from spark_offload.sparql.relational import Graph, Pattern, TranslatedQuery
 from spark_offload.sparql.volatility import volatile
@@ -95,7 +95,8 @@ class _Translation:
     def _dataset(self, defaults: tuple[rdf.Iri, ...] | None, named: tuple[rdf.Iri, ...] | None) -> None:
         if defaults is None or named is None:
             return
-        self._graph = defaults[0] if len(defaults) == 1 else tuple(dict.fromkeys(defaults))
+        defaults = tuple(dict.fromkeys(defaults))
+        self._graph = defaults[0] if len(defaults) == 1 else defaults
         if isinstance(self._graph, tuple) and LATEST in self._graph:
             _refuse(f"a default graph of <{LATEST.value}> and other graphs")
         self._named = frozenset(named)
@@ -288,15 +289,9 @@ def joined(left: Pattern, right: Pattern) -> Pattern:
         and isinstance(right.left, relational.Basic)
     ):
         return joined(joined(left, right.left), right.right)
-    if (
-        isinstance(left, relational.InnerJoin)
-        and isinstance(right, relational.Basic)
-        and isinstance(left.left, relational.Basic)
-        and left.left.graph == right.graph
-    ):
-        return joined(joined(left.left, right), left.right)
     if isinstance(left, relational.InnerJoin) and isinstance(right, relational.Basic):
-        return relational.InnerJoin(*_connected(left, right))
+        rest, together = _connected(left, right)
+        return together if rest == relational.UNIT else relational.InnerJoin(rest, together)
     return relational.InnerJoin(left, right)
 
 
@@ -305,13 +300,19 @@ def _connected(left: Pattern, right: relational.Basic) -> tuple[Pattern, relatio
 
     Others stay: with them, `right` would be a cross product, and the join with the rest of `left` may be smaller.
     """
-    if not isinstance(left, relational.InnerJoin):
-        return left, right
-    rest, together = _connected(left.left, right)
-    basic = left.right
-    if isinstance(basic, relational.Basic) and basic.graph == right.graph and _variables(basic) & _variables(right):
-        return rest, relational.Basic(together.triples + basic.triples, right.graph)
-    return relational.InnerJoin(rest, basic), together
+    if isinstance(left, relational.InnerJoin):
+        rest, right = _connected(left.left, right)
+        other, right = _connected(left.right, right)
+        return _rest(rest, other), right
+    if isinstance(left, relational.Basic) and left.graph == right.graph and _variables(left) & _variables(right):
+        return relational.UNIT, relational.Basic(left.triples + right.triples, right.graph)
+    return left, right
+
+
+def _rest(left: Pattern, right: Pattern) -> Pattern:
+    if relational.UNIT in (left, right):
+        return right if left == relational.UNIT else left
+    return relational.InnerJoin(left, right)
 
 
 def _variables(basic: relational.Basic) -> frozenset[str]:

@@ -17,7 +17,7 @@ from history_data import DAY, EX, MIDNIGHT, readings
 from ingest_sender import EPOCH, Sender
 
 from edge.outbox.observation import XSD, Cells, ObservationContext
-from spark_offload import commit, latest
+from spark_offload import commit, newest_rows
 from spark_offload import delete as deletion
 from spark_offload.cli import edge_history
 from spark_offload.deletions import Deletions, Filter, digest
@@ -96,13 +96,13 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         sender.send(first, last)
         if last != 23:
             store.ingest()
-    latest.complete(spark, str(store.table), place(spark, str(store.table)).version)
+    assert newest_rows.complete(spark, str(store.table), 60.0) == []
     return store.table.parent
 
 
 @pytest.fixture
 def store(spark: SparkSession, filled: Path, tmp_path: Path) -> Store:
-    for name in ("landing", "table", ".table.latest"):
+    for name in ("landing", "table", ".table.newest-rows"):
         shutil.copytree(filled / name, tmp_path / name)
     return Store(spark, tmp_path)
 
@@ -232,15 +232,15 @@ def test_old_observations_are_dropped(store: Store, monkeypatch: pytest.MonkeyPa
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
-    copies = store.table.with_name(".table.latest")
-    before = {one.name for one in copies.iterdir()}
+    kept = store.table.with_name(".table.newest-rows")
+    assert list(kept.iterdir())
     with monkeypatch.context() as patch:
-        patch.setattr(latest, "forget", killed)
+        patch.setattr(deletion, "flush", killed)
         with pytest.raises(Killed):
             maintain(store.spark, str(store.table), drop=now, by="ann")
+    assert not kept.exists(), "it had dropped values"
     commits = len(history(store.spark, str(store.table), None))
     assert maintain(store.spark, str(store.table), drop=now, by="ann").deleted == 18
-    assert before.isdisjoint(one.name for one in copies.iterdir()), "they had dropped values"
     assert Deletions(str(store.table)).unfinished == [], "the interrupted retention period has ended"
     assert maintain(store.spark, str(store.table), drop=now.replace(day=1), by="ann").deleted == 0
     assert len(Deletions(str(store.table)).entries) == 3, "a weaker one is not recorded"
@@ -251,6 +251,15 @@ def test_old_observations_are_dropped(store: Store, monkeypatch: pytest.MonkeyPa
     late.send(1, 10)
     assert store.ingest() == 6
     assert place(store.spark, str(store.table)).positions == {BOX: 30, OutboxEpoch("box-2", EPOCH): 10}
+
+    monkeypatch.setattr(newest_rows, "complete", lambda *_: [])
+    assert maintain(store.spark, str(store.table), drop=now.replace(day=3), by="ann").deleted > 0
+    path, version = str(store.table), place(store.spark, str(store.table)).version
+    found = newest_rows.newest_rows(store.spark, path, version)
+    assert found is not None, "they are known without a scan of the table"
+    left = newest_rows.newest(open_table(store.spark, path, version)).collect()
+    assert left
+    assert sorted(map(str, newest_rows.newest(found).collect())) == sorted(map(str, left))
 
 
 def test_delete_command(store: Store) -> None:

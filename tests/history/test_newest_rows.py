@@ -1,213 +1,207 @@
-"""Random queries for last times and values: with the newest rows alone, the answers are those of Oxigraph on all rows.
-
-DuckDB evaluates them, as it needs no session. $EDGE_HISTORY_NEWEST, for example `1000:2000`, selects the histories of a
-long run; the default is a few.
-"""
+"""The newest rows next to the table: always those of all rows, whatever happens to the table."""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import json
 import random
-from collections import Counter
-from collections.abc import Iterator
-from functools import partial
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from history_data import EX, EXPLICIT, MAPPED, ONCE, Stored, frame, history, numbered, readings
-from history_oracles import Oxigraph, Row, canonical
+from click.testing import CliRunner
+from history_data import EX, readings
+from ingest_sender import Sender
 
-from edge.outbox.observation import DATE_TIME_STAMP, DCTERMS, MONITOR, OWL_TIME, QUDT, SOSA, XSD
-from spark_offload.embedded.history import EmbeddedHistory
-from spark_offload.embedded.session import embedded_session
-from spark_offload.errors import QueryRefused
-from spark_offload.latest import newest
+from edge.outbox.observation import OWL_TIME, QUDT, SOSA, XSD, Cells, ObservationContext
+from spark_offload import commit, newest_rows
+from spark_offload.cli import edge_history
+from spark_offload.history import History
+from spark_offload.ingest import ingest
+from spark_offload.latest import latest
+from spark_offload.log_changes import added_after
+from spark_offload.maintain import maintain
+from spark_offload.positions import place
 
-FIRST, _, LAST = os.environ.get("EDGE_HISTORY_NEWEST", "0:6").partition(":")
-PREFIXES = (
-    f"PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFIX time: <{OWL_TIME}> PREFIX dct: <{DCTERMS}>"
-    f" PREFIX m: <{MONITOR}> "
-)
-KINDS = (
-    (10, ((MAPPED, 24),)),
-    (10, ((MAPPED, 16), (ONCE, 8))),
-    # Observations with the same IRI, whose triples are joined: slow.
-    (3, ((MAPPED, 12), (EXPLICIT, 6))),
-)
-"""Numbers of queries, and the observations."""
-PATTERNS = {
-    "f": "?o sosa:hasFeatureOfInterest {} .",
-    "p": "?o sosa:observedProperty {} .",
-    "s": "?o sosa:madeBySensor {} .",
-    "i": "?o dct:isVersionOf {} .",
-    "m": "?o m:hasMqttTopic {} .",
-    "u": "?o sosa:hasResult ?r . ?r qudt:unit {} .",
-    "v": "?o sosa:hasResult ?r . ?r qudt:numericValue {} .",
-}
-"""Patterns of the columns other than the time, by the name of their variable."""
-CONSTANTS = {
-    "f": f"<{EX}place/0>",
-    "p": f"<{EX}property/0>",
-    "s": f"<{EX}sensor/0>",
-    "i": f"<{EX}observation/0>",
-    "m": '"home/1"',
-    "u": f"<{EX}unit/0>",
-    "v": "20",
-}
-TIME = "?o sosa:hasResult ?r . ?r time:hasTime ?n . ?n time:inXSDDateTimeStamp {} ."
-GRAPHS = ("{}", "{}", "{}", f"GRAPH <{EX}graph/0> {{{{ {{}} }}}}", "GRAPH ?g {{ {} }}")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-LATEST = "<urn:edge:latest>"
+pytestmark = pytest.mark.timeout(600)
 
-Cells = dict[str, str]
-"""Terms by the name of their column, as in `PATTERNS`."""
+PREFIXES = f"PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFIX time: <{OWL_TIME}> "
+LAST = f"""{PREFIXES} SELECT DISTINCT ?s ?v {{ {{ SELECT ?s (MAX(?t) AS ?last) {{
+        ?o sosa:madeBySensor ?s ; sosa:hasResult/time:hasTime/time:inXSDDateTimeStamp ?t }} GROUP BY ?s }}
+    ?q sosa:madeBySensor ?s ; sosa:hasResult [ qudt:numericValue ?v ; time:hasTime/time:inXSDDateTimeStamp ?last ] }}"""
+GRAPH = f"""{PREFIXES} SELECT ?s ?v {{
+    GRAPH <urn:edge:latest> {{ ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }} }}"""
 
 
-def stored(number: int) -> list[Stored]:
-    """Return observations of few series, many of them at the same time, with times that order like their timestamps."""
-    chance = random.Random(number)
-    drawn = history(*KINDS[number % len(KINDS)][1], number=number)
-    contexts = {
-        own: [one.context for one in drawn if (one.context.series is None) == own][: chance.randint(1, 4)]
-        for own in (True, False)
+class Store:
+    """A landing zone and a table, and the observations of two gateways."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.landing, self.table = folder / "landing", folder / "table"
+        self.folder = folder / ".table.newest-rows"
+        self.senders = [Sender(self.landing, _observations(box), f"box-{box}", box * 16) for box in "ab"]
+        self.sent = [0, 0]
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.folder.iterdir())
+
+    def send(self, box: int, count: int) -> None:
+        first, self.sent[box] = self.sent[box] + 1, self.sent[box] + count
+        self.senders[box].send(first, self.sent[box])
+
+    def ingest(self, box: int, count: int) -> None:
+        self.send(box, count)
+        assert [one.problems for one in ingest(self.spark, self.landing, self.table)] == [[]]
+
+    def last(self) -> dict[str, str]:
+        """Return the newest value of each sensor, as a term."""
+        sent = (sender.observations[:count] for sender, count in zip(self.senders, self.sent, strict=True))
+        # Observations of a sensor with the same time have the same value.
+        found = sorted(
+            ((cells.time, cells, context) for some in sent for context, cells in some), key=lambda one: one[0]
+        )
+        return {f"<{context.sensor}>": f'"{cells.value}"^^<{context.datatype}>' for _, cells, context in found}
+
+    @property
+    def used(self) -> bool:
+        """Return whether queries use the kept rows."""
+        found = newest_rows.newest_rows(self.spark, str(self.table), place(self.spark, self.table).version)
+        return found is not None
+
+    def complete(self) -> list[str]:
+        return newest_rows.complete(self.spark, str(self.table), 60.0)
+
+    def deleting(self, condition: str) -> Callable[..., contextlib.AbstractContextManager[None]]:
+        """Return a lock of the table that is held by another program before, which deletes rows."""
+
+        def alone(*arguments: Any) -> contextlib.AbstractContextManager[None]:
+            deltalake.DeltaTable(self.table).delete(condition)
+            return commit.alone(*arguments)
+
+        return alone
+
+
+def _observations(box: str) -> list[tuple[ObservationContext, Cells]]:
+    """Return observations of three sensors in no order of time, many with the same time."""
+    made = [one for sensor in (1, 2, 3) for _ in range(2) for one in readings(f"{box}{sensor}", range(30))]
+    random.Random(box).shuffle(made)
+    return made
+
+
+def test_the_newest_rows_are_those_of_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(spark, tmp_path)
+    monkeypatch.setattr(newest_rows, "_FEW", 100)
+    store.ingest(0, 60)
+    store.table.chmod(0o750)
+    options = ["--table", str(store.table), "--format", "json", "--sensor", f"{EX}sensor/a1"]
+    (row,) = json.loads(CliRunner().invoke(edge_history, ["latest", *options]).stdout)
+    assert f'"{row["value_text"]}"^^<{XSD}decimal>' == store.last()[f"<{row['sensor']}>"]
+    older = tmp_path / "older"
+    shutil.copytree(store.table, older)
+
+    monkeypatch.setattr(newest_rows, "_FEW", 10_000)
+    store.ingest(1, 2)
+    assert len(store.files) == 1, "not enough new rows"
+    asked = History(spark, store.table)
+    for query in (LAST, GRAPH):
+        assert {tuple(row) for row in asked.sparql(query).collect()} == set(store.last().items())
+    assert vars(asked._content)["newest_whole_rows"] is not None
+    assert "a star: one scan of the newest rows" in asked.explain(LAST)
+
+    deltalake.DeltaTable(store.table).delete(f"sensor = '{EX}sensor/a2'")
+    assert not store.used
+    with monkeypatch.context() as patch:
+        patch.setattr(newest_rows, "alone", store.deleting(f"sensor = '{EX}sensor/a3'"))
+        assert store.complete() == []
+    assert not store.used, "rows were deleted while the newest ones were read"
+    assert store.complete() == []
+    assert {f"<{row.sensor}>" for row in latest(spark, store.table).collect()} == {
+        one for one in store.last() if one[-3:] not in ("a2>", "a3>")
     }
-    return [
-        one._replace(
-            context=chance.choice(contexts[one.context.series is None])._replace(
-                datatype=XSD + "integer", time_datatype=DATE_TIME_STAMP
-            ),
-            cells=one.cells._replace(value=str(chance.choice((3, 20, 21))), time_text=None),
-        )
-        for one in drawn
-    ]
+    assert store.used
+    assert store.files[-1].parent.stat().st_mode & 0o777 == 0o750
+    _, kept = store.files
+
+    # Another table at the same place has the same numbers of versions.
+    newer = tmp_path / "newer"
+    store.table.rename(newer)
+    shutil.copytree(older, store.table)
+    version = place(spark, store.table).version
+    kept.rename(kept.with_name(f"{version:020d}.{kept.name.split('.', 1)[1]}"))
+    assert not store.used
 
 
-def star(cells: Cells, time: str, role: str, chance: random.Random) -> str:
-    """Return the patterns of an observation, with variables for it and its parts that no other star has."""
-    patterns = [PATTERNS[name].format(term) for name, term in cells.items()] + ([TIME.format(time)] if time else [])
-    text = " ".join(chance.sample(patterns, len(patterns))) or "?o a sosa:Observation ."
-    for name in "orn":
-        text = text.replace(f"?{name} ", f"?{name}{role} ")
-    return text
+def test_newest_rows_that_cannot_be_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(spark, tmp_path)
+    store.ingest(0, 60)
+    for limit in ("MOST_ROWS", "_MOST_TEXT"):
+        with monkeypatch.context() as patch:
+            patch.setattr(newest_rows, limit, 2)
+            assert store.complete() == []
+            assert store.files[-1].stat().st_size == 0
+            assert not store.used
+            patch.setattr(newest_rows, "in_memory", None)
+            assert store.complete() == [], "it does not look again"
+        newest_rows.forget(str(store.table))
+    assert store.complete() == []
+    assert store.used
+    content = store.files[-1].read_bytes()
+    for damaged in (b"", content[:-9], content[:50] + bytes(len(content) - 100) + content[-50:]):
+        store.files[-1].write_bytes(damaged)
+        assert not store.used
+        assert len(latest(spark, store.table).collect()) == 3
+        assert store.complete() == []
+        assert store.used, "maintenance replaces the file"
+    newest_rows.forget(str(store.table))
+    store.folder.touch()
+    monkeypatch.setattr(newest_rows, "_FEW", 1)
+    store.send(0, 10)
+    (done,) = ingest(spark, store.landing, store.table)
+    assert "newest rows" in done.problems[0]
+    assert done.observations == 10
+    assert "newest rows" in maintain(spark, store.table).problems[0]
 
 
-def queries(chance: random.Random) -> Iterator[str]:
-    while True:
-        names = chance.sample([*PATTERNS], chance.choice((1, 1, 2, 3)))
-        cells = {
-            name: CONSTANTS[name] if chance.random() < (0.3 if name == "v" else 0.1) else f"?{name}" for name in names
-        }
-        variables = [term for term in cells.values() if term.startswith("?")]
-        graph = chance.choice(GRAPHS)
-        keys = [name for name in variables if name != "?v" and chance.random() < 0.6]
-        inner = graph.format(star(cells, "?t" if chance.random() < 0.95 else "?v", "1", chance))
-        if chance.random() < 0.2:
-            yield f"SELECT DISTINCT {chance.choice([*variables, '?t', ' '.join(keys or ['?t'])])} {{ {inner} }}"
-            continue
-        shown = ["(MAX(?t) AS ?last)"] + [
-            f"({chance.choice(('MIN', 'MAX', 'COUNT') if name == '?v' else ('MIN', 'MAX'))}({name}) AS ?x{name[1:]})"
-            for name in variables
-            if name not in keys and chance.random() < 0.2
-        ]
-        if chance.random() < 0.1:
-            shown = [one.replace("MAX(?t)", "MIN(?t)") for one in shown]
-        projected = [name for name in keys if chance.random() < 0.9]
-        group = f"SELECT {' '.join((*projected, *shown))} {{ {inner} }}" + (
-            f" GROUP BY {' '.join(keys)}" if keys else ""
-        )
-        if chance.random() < 0.3:
-            yield group
-            continue
-        yield f"SELECT * {{ {joined(group, cells, graph, chance)} }}"
-
-
-def joined(group: str, cells: Cells, graph: str, chance: random.Random) -> str:
-    """Return the join of a subquery for last times with the observations at these times, often not its own."""
-    others = {name: term for name, term in cells.items() if chance.random() < 0.8}
-    for name in chance.sample([*PATTERNS], chance.choice((0, 1, 1, 2))):
-        others.setdefault(name, CONSTANTS[name] if chance.random() < 0.2 else f"?{name}2")
-    graph = graph if chance.random() < 0.9 else chance.choice(GRAPHS)
-    second = graph.format(star(others, "?last" if chance.random() < 0.95 else "?other", "2", chance))
-    parts = [f"{{ {group} }}", second] if chance.random() < 0.8 else [second, f"{{ {group} }}"]
-    more = ("", "", "FILTER(?last > ?v2)", "BIND(?last AS ?b)", "OPTIONAL { ?o2 sosa:madeBySensor ?w }")
-    parts.insert(chance.randint(1, 2), chance.choice(more))
-    return " ".join(parts)
-
-
-@pytest.mark.parametrize("number", range(int(FIRST), int(LAST)))
-def test_the_newest_rows_have_the_answers_of_all_rows(number: int) -> None:
-    observations = stored(number)
-    oxigraph = Oxigraph(quad for one in observations for quad in one.quads())
-    rows = frame(embedded_session(), observations)
-    asked = EmbeddedHistory(rows)
-    asked._content._candidates = partial(newest, rows)  # type: ignore[method-assign]
-    made = queries(random.Random(number))
-    count, used = KINDS[number % len(KINDS)][0], 0
-    for _ in range(count):
-        text = PREFIXES + next(made)
-        vars(asked._content).pop("newest_whole_rows", None)
-        found = Counter(solutions(asked, text))
-        used += "newest_whole_rows" in vars(asked._content)
-        assert found == Counter(oxigraph.answer(text, "SELECT")), text
-    assert used or count < 10, "no query used the newest rows alone"
-
-
-@pytest.mark.parametrize(
-    ("last", "count"),
-    [
-        ("SELECT ?s (MAX(?t) AS ?last) { ?o sosa:madeBySensor ?s ; sosa:hasResult ?r . ?r qudt:unit ?u . TIME }", 2),
-        ("SELECT (MAX(?t) AS ?last) { ?o sosa:madeBySensor ?s . TIME }", 3),
-    ],
-    ids=["a column that the second star lacks", "a key that is not selected"],
-)
-def test_rows_that_are_not_the_newest_can_have_last_times(last: str, count: int) -> None:
-    without = [(context._replace(unit=None), cells) for context, cells in readings("a1", range(3))]
-    observations = numbered([*readings("a1", range(2)), *without, *readings("b1", range(4))])
-    rows = frame(embedded_session(), observations)
-    asked = EmbeddedHistory(rows)
-    asked._content._candidates = partial(newest, rows)  # type: ignore[method-assign]
-    group = last.replace("TIME", TIME.format("?t"))
-    second = star({"s": "?s"}, "?last", "2", random.Random(0))
-    text = f"{PREFIXES} SELECT * {{ {{ {group} GROUP BY ?s }} {second} }}"
-    oxigraph = Oxigraph(quad for one in observations for quad in one.quads())
-    found = solutions(asked, text)
-    assert Counter(found) == Counter(oxigraph.answer(text, "SELECT"))
-    assert len(found) >= count
-
-
-@pytest.mark.parametrize("number", range(len(KINDS)))
-def test_the_graph_of_the_newest_observations(number: int) -> None:
-    observations = stored(number)
-    last: dict[tuple[object, ...], Stored] = {}
-    for one in sorted(observations, key=lambda one: (one.cells.time, one.seq, one.gateway)):
-        context = one.context
-        series = next(
-            (iri for iri in (context.series, context.sensor, context.topic, context.feature) if iri is not None), ""
-        )
-        last[series, context.property] = one._replace(context=context._replace(graph=None))
-    oxigraph = Oxigraph(quad for one in last.values() for quad in one.quads())
-    asked = EmbeddedHistory(frame(embedded_session(), observations))
-    for where in (
-        f"{{ {star({'s': '?s', 'v': '?v'}, '?t', '', random.Random(0))} OPTIONAL {{ ?r qudt:unit ?u }} }}",
-        "{ ?a ?b ?c }",
-        "{ ?o sosa:hasResult+ ?r FILTER EXISTS { ?o sosa:hasFeatureOfInterest ?f } }",
-        "{}",
-    ):
-        expected = sorted(oxigraph.answer(f"{PREFIXES} SELECT * {where}", "SELECT"), key=repr)
-        for text in (f"{{ GRAPH {LATEST} {where} }}", f"FROM {LATEST} {where}"):
-            assert sorted(solutions(asked, f"{PREFIXES} SELECT * {text}"), key=repr) == expected, text
-    assert LATEST in asked.explain(f"SELECT * {{ GRAPH {LATEST} {{ ?o a ?c OPTIONAL {{ ?o ?p ?q }} }} }}")
-    with pytest.raises(QueryRefused, match="and other graphs"):
-        asked.sparql(f"SELECT * FROM {LATEST} FROM <{EX}graph/0> {{ ?o ?p ?q }}")
-
-
-def test_times_that_do_not_order_like_their_timestamps_need_all_rows() -> None:
-    odd = EmbeddedHistory(frame(embedded_session(), history((MAPPED, 20), number=3)))
-    assert odd._content.odd_times
-    odd._content._candidates = lambda: odd._content.rows  # type: ignore[method-assign]
-    assert odd._content.newest_whole_rows is None
-
-
-def solutions(asked: EmbeddedHistory, text: str) -> list[Row]:
-    found = asked.sparql(text)
-    names = sorted(found.columns)
-    return [tuple(map(canonical, row)) for row in found.select(*names).collect()]
+def test_only_added_rows_are_read_in_addition_to_kept_ones(tmp_path: Path) -> None:
+    rows = [pa.table({"a": [number], "b": [number]}) for number in range(4)]
+    for one in rows[:3]:
+        deltalake.write_deltalake(tmp_path, one, mode="append")
+    table = deltalake.DeltaTable(tmp_path)
+    found = added_after(tmp_path, 0, 2, 9)
+    assert found is not None
+    assert found.rows == 2
+    assert sorted(pq.read_table(one)["a"].to_pylist() for one in found.paths) == [[1], [2]]
+    assert (whole := added_after(tmp_path, -1, 2, 9)) is not None
+    assert whole.rows == 3
+    assert added_after(tmp_path, -1, 2, 2) is None, "too many rows"
+    table.optimize.compact()
+    assert added_after(tmp_path, 2, 3, 9) == ((), 0), "the same rows"
+    assert added_after(tmp_path, 1, 3, 9) is None, "the added rows are in a file with others"
+    deltalake.write_deltalake(tmp_path, rows[3], mode="append")
+    table = deltalake.DeltaTable(tmp_path)
+    changes = (
+        lambda: table.update({"b": "9"}, predicate="a = 3"),
+        lambda: table.delete("a = 3"),
+        lambda: table.restore(3),
+        lambda: deltalake.write_deltalake(tmp_path, rows[0], mode="overwrite"),
+    )
+    for change in changes:
+        version = deltalake.DeltaTable(tmp_path).version()
+        change()
+        assert added_after(tmp_path, version, version, 9) == ((), 0)
+        assert added_after(tmp_path, version, version + 1, 9) is None
+        table = deltalake.DeltaTable(tmp_path)
+    (tmp_path / "_delta_log" / f"{2:020d}.json").unlink()
+    assert added_after(tmp_path, 1, 4, 9) is None

@@ -1,8 +1,8 @@
 """Queries whose answer depends only on the newest observations, so that they need not read the whole table.
 
-`spark_offload.latest.newest` has, for each combination of the columns `DESCRIPTION`, all rows with the greatest time.
-The functions here return whether a star has the same effect on the newest rows as on all rows. A combination is a
-*group*: its rows differ only in number, time and value.
+`spark_offload.newest_rows.newest` has, for each gateway and combination of the columns `DESCRIPTION`, all rows with the
+greatest time. The functions here return whether a star has the same effect on the newest rows as on all rows. The rows
+of a gateway with the same combination are a *group*: they differ only in number, time and value.
 
 - A star without conditions on number, time and value accepts all rows of a group or none. So MAX of the time, and
   MIN and MAX of the columns of a group, are those of the newest rows; so are the distinct values of these columns.
@@ -19,7 +19,7 @@ from typing import Final
 
 from edge.sparql import terms as rdf
 from edge.sparql.algebra import Variable
-from spark_offload.latest import DESCRIPTION
+from spark_offload.newest_rows import DESCRIPTION
 from spark_offload.sparql import relational
 from spark_offload.sparql.relational import Aggregation, Basic, Pattern
 from spark_offload.sparql.stars import Star, split
@@ -31,12 +31,26 @@ _TIME: Final = "ts"
 _VALUE: Final = "value"
 
 
-def newest_suffice(pattern: Pattern, keys: Iterable[str]) -> bool:
+def star_of_newest(pattern: Pattern) -> Basic | None:
+    """Return the basic pattern next to or below an operation that needs only the newest rows of its star, if any."""
+    match pattern:
+        case relational.InnerJoin(Basic() as basic, other) | relational.InnerJoin(other, Basic() as basic) if (
+            _suffice_for_join(other, basic)
+        ):
+            return basic
+        case Aggregation(Basic() as basic) if _suffice_for_groups(pattern):
+            return basic
+        case relational.DistinctRows(relational.Projection(Basic() as basic, variables)) if _suffice(basic, variables):
+            return basic
+    return None
+
+
+def _suffice(pattern: Pattern, keys: Iterable[str]) -> bool:
     """Return whether the distinct solutions of a basic pattern for some variables are those of the newest rows."""
     return (found := _variables(pattern)) is not None and all(found.get(key) in DESCRIPTION for key in keys)
 
 
-def newest_suffice_for_groups(group: Aggregation) -> bool:
+def _suffice_for_groups(group: Aggregation) -> bool:
     """Return whether the aggregates of a basic pattern are those of the newest rows."""
     found = _variables(group.pattern)
     if found is None:
@@ -53,13 +67,13 @@ def newest_suffice_for_groups(group: Aggregation) -> bool:
     return True
 
 
-def newest_suffice_for_join(last: Pattern, pattern: Basic) -> bool:
+def _suffice_for_join(last: Pattern, pattern: Basic) -> bool:
     """Return whether the join of a subquery for last times with a basic pattern needs only its newest rows."""
     if not isinstance(last, relational.Projection) or not isinstance(last.pattern, relational.ComputedColumn):
         return False
     bind = last.pattern
     group = bind.pattern
-    if not isinstance(group, Aggregation) or not newest_suffice_for_groups(group):
+    if not isinstance(group, Aggregation) or not _suffice_for_groups(group):
         return False
     times = {name for name, one in group.aggregates if one.name == "MAX" and one.argument in _cells(group, _TIME)}
     if not isinstance(bind.expression, Variable) or bind.expression.name not in times:
