@@ -256,7 +256,7 @@ def _reduced(spark: SparkSession, rows: pa.Table | None) -> pa.Table | None:
 
 
 def _write(place: Path, version: int, rows: pa.Table | None) -> None:
-    """Write a file durably and at once, and remove others. `rows` is None if they are too many. Raises `OSError`."""
+    """Write a file durably and at once, and remove others. Without `rows`, they are too many. Raises `OSError`."""
     import pyarrow.parquet as pq
 
     if (digest := commit_digest(place, version)) is None:

@@ -5,7 +5,7 @@ greatest time. The functions here return whether a star has the same effect on t
 of a gateway with the same combination are a *group*: they differ only in number, time and value.
 
 - A star without conditions on number, time and value accepts all rows of a group or none. So MAX of the time, and
-  MIN and MAX of the columns of a group, are those of the newest rows; so are the distinct values of these columns.
+  MIN and MAX of the columns of a group, and the distinct values of these columns, are those of the newest rows.
 - A join with `SELECT KEY (MAX(?time) AS ?last) … GROUP BY KEY` binds the time of a second star to `?last`. If this star
   has all conditions of the first one, then all rows of the group of an accepted row meet those, and have the same key.
   None of them is later than `?last`, so the accepted row is one of the newest of its group.
