@@ -6,6 +6,7 @@ force from its first step on (`deletions.py`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -234,15 +235,17 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     """Delete the rows of all filters from the newest version. Returns their number, also after an interruption."""
     version, positions, totals = state(spark, path)
     rows, last = _counted(spark, path, deletions)
-    kept, more = None, 0
+    left, more = None, 0
     table, matches = open_table(spark, path, version), condition(deletions.filters)
     if there := _last_numbers(table.where(matches), table, matches):
         more, highest = sum(one.deleted for one in there), [one for one in there if one.seq]
         deletions.count(more, highest, version)
         rows, last = rows + more, merged([*last, *highest])
-        kept = newest_rows.without(spark, path, version, matches)
-        # First: after a kill, the deleted rows are not there.
-        newest_rows.forget(path)
+        left = newest_rows.without(spark, path, version, matches)
+        # First: after a kill, the deleted rows are not there. Files that cannot be removed must not stop the ingester;
+        # no query uses them any more, and `forget_versions` and maintenance report them.
+        with contextlib.suppress(TableRefused):
+            newest_rows.forget(path, left)
         spark.sql(f"DELETE FROM {named(path)} WHERE {matches}")  # noqa: S608  contains no text of a user
     elif not rows and properties(spark, path).get(APPLIED) == deletions.applied and not changed_by_others(spark, path):
         return 0
@@ -250,8 +253,10 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
     before, version = version, place(spark, path).version
     for number in range(before + 1, version + 1):
         flush(path, number)
-    if kept is not None and _only_deleted(spark, path, version - before, more):
-        newest_rows.keep(path, version, kept)
+    if left is not None:
+        if _only_deleted(spark, path, version - before, more):
+            newest_rows.keep(path, version, left)
+        left.discard()
     # Rows with `lost` in place of the last numbers, unless an interrupted run has added them.
     reached = {row[:2]: row["seq"] for row in _maximum(open_table(spark, path, version)).collect()} if last else {}
     lacking = [one for one in last if one.seq > reached.get((one.gateway, one.epoch), 0)]

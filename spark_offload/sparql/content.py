@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import EPOCH_LENGTH
 from spark_offload.latest import newest_of_series
-from spark_offload.newest_rows import in_memory, newest
+from spark_offload.newest_rows import newest
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
-from spark_offload.table import NUMBERS, SCHEMA
+from spark_offload.table import NUMBERS
 from spark_offload.triples import iri, of_cells, of_quads
 
 _DERIVED: Final = rf"[^<> ]*/[0-9a-f]{{{EPOCH_LENGTH}}}-[0-9]+(/result|/instant)?"
@@ -102,9 +102,7 @@ class Content:
     def latest(self) -> Content:
         """Content of the graph `LATEST`: the newest observation of each series."""
         rows = newest_of_series(newest(self.rows) if self._newest is None else self._newest)
-        rows = rows.withColumn("graph", F.lit(None).cast("string"))
-        found = in_memory(rows)
-        return Content(rows if found is None else rows.sparkSession.createDataFrame(found, SCHEMA))
+        return Content(rows.withColumn("graph", F.lit(None).cast("string")))
 
     @cached_property
     def general_rows(self) -> DataFrame:

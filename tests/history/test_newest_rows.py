@@ -147,13 +147,13 @@ def test_the_newest_rows_are_those_of_the_table(
 def test_newest_rows_that_cannot_be_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(spark, tmp_path)
     store.ingest(0, 60)
-    for limit in ("MOST_ROWS", "_MOST_TEXT"):
+    for limit in ("_MOST_ROWS", "_MOST_BYTES"):
         with monkeypatch.context() as patch:
             patch.setattr(newest_rows, limit, 2)
             assert store.complete() == []
             assert store.files[-1].stat().st_size == 0
             assert not store.used
-            patch.setattr(newest_rows, "in_memory", None)
+            patch.setattr(newest_rows, "newest", None)
             assert store.complete() == [], "it does not look again"
         newest_rows.forget(str(store.table))
     assert store.complete() == []
