@@ -190,6 +190,8 @@ def forget(path: str, spared: Written | None = None) -> None:
             if spared is None or one != spared.part:
                 _remove(one)
         sync(folder)
+        if spared is None and not folder.is_symlink():
+            folder.rmdir()
     except OSError as error:
         raise TableRefused(f"{folder} cannot be emptied ({error}): make it writable, and repeat") from error
 
