@@ -29,6 +29,12 @@ def newest_of_series(rows: DataFrame) -> DataFrame:
     return whole.withColumn("_place", place).where("_place = 1").select(*SCHEMA.names)
 
 
+def latest_of(rows: DataFrame) -> DataFrame:
+    """Return the newest observation of each series and property of rows of the table."""
+    # Most rows are dropped before those of a series are sorted.
+    return newest_of_series(newest(rows))
+
+
 def latest(spark: SparkSession, table: str | os.PathLike[str], version: int | None = None) -> DataFrame:
     """Return the newest observation of each series and property, as rows of the table. Raises `TableRefused`."""
     path = location(spark, table)
@@ -36,4 +42,4 @@ def latest(spark: SparkSession, table: str | os.PathLike[str], version: int | No
     if version is None:
         version = int(history(spark, path, 1)[0]["version"])
     found = newest_rows(spark, path, version)
-    return newest_of_series(newest(open_table(spark, path, version)) if found is None else found)
+    return latest_of(open_table(spark, path, version)) if found is None else newest_of_series(found)

@@ -44,7 +44,7 @@ def last_values(
     )
     pieces = spans.select(
         *(name for name in observations.columns if name != "value"), F.explode(F.array(known, unknown)).alias("_piece")
-    ).select("*", "_piece.*")
+    ).select("*", "_piece.begin", "_piece.end", "_piece.value")
     if start is not None:
         pieces = pieces.withColumn("begin", F.greatest("begin", F.unix_micros(F.lit(start))))
     # Of several observations with one timestamp, only the last has a duration. This removes the others.

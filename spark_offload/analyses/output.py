@@ -48,9 +48,10 @@ def as_csv(found: DataFrame, output: IO[str]) -> None:
 
 def as_json(found: DataFrame, output: IO[str]) -> None:
     """Write one JSON array of objects. Times are in ISO 8601."""
+    columns = found.columns  # not while rows are read: DuckDB answers one query at a time
     separator = "[\n"
     for row in _rows(found):
-        values = {name: _plain(cell) for name, cell in zip(found.columns, row, strict=True)}
+        values = {name: _plain(cell) for name, cell in zip(columns, row, strict=True)}
         output.write(separator + json.dumps(values, ensure_ascii=False))
         separator = ",\n"
     output.write("[]\n" if separator == "[\n" else "\n]\n")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from spark_offload.cli.engines import embedded, engine_option, stored
 from spark_offload.cli.kinds import Timestamp
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import HistoryError
@@ -40,6 +41,7 @@ class AnalysisOptions:
     form: str | None
     out: Path | None
     plot: Path | None
+    engine: str
 
 
 _OPTIONS: Final = (
@@ -57,6 +59,7 @@ _OPTIONS: Final = (
         type=click.Path(dir_okay=False, path_type=Path),
         help="Plot the result into FILE.png, FILE.svg or FILE.pdf.",
     ),
+    engine_option,
 )
 
 
@@ -102,30 +105,45 @@ def run(
     from spark_offload.analyses.numeric_rows import chosen
     from spark_offload.table import open_table
 
-    table = open_table(options.start(), options.table)
-    rows = chosen(
-        table,
-        start=options.since and options.since - before,
-        # Observations of the future come from wrong clocks.
-        end=options.until or datetime.now(UTC),
-        sensors=options.sensors,
-        properties=options.properties,
-    )
+    def result(table: DataFrame) -> DataFrame:
+        rows = chosen(
+            table,
+            start=options.since and options.since - before,
+            # Observations of the future come from wrong clocks.
+            end=options.until or datetime.now(UTC),
+            sensors=options.sensors,
+            properties=options.properties,
+        )
+        return analysis(rows, table).orderBy(*order)
+
+    form = _format(options.form, options.out)
+    if embedded(options.engine, options.table):
+        found = stored(options.engine, options.table, result)
+        if found is not None:
+            _output(options, form, found, name)
+            return
     # The plot and the output both read the result; without the cache Spark would run the analysis twice.
-    found = analysis(rows, table).orderBy(*order).persist()
-    if options.plot:
-        _plot(found, name, options.plot)
-    if options.out or options.form or not options.plot:
-        _write(found, options.form, options.out)
+    found = result(open_table(options.start(), options.table)).persist()
+    _output(options, form, found, name)
     found.unpersist()
 
 
-def _write(found: DataFrame, form: str | None, out: Path | None) -> None:
-    """Write the result in the requested format, or in that of the file's suffix."""
+def _format(form: str | None, out: Path | None) -> str:
+    """Return the requested format, or that of the file's suffix."""
+    ending = out.suffix.removeprefix(".") if out else ""
+    return form or (ending if ending in FORMATS else "table")
+
+
+def _output(options: AnalysisOptions, form: str, found: DataFrame, name: str) -> None:
+    if options.plot:
+        _plot(found, name, options.plot)
+    if options.out or options.form or not options.plot:
+        _write(found, form, options.out)
+
+
+def _write(found: DataFrame, form: str, out: Path | None) -> None:
     from spark_offload.analyses.output import WRITERS
 
-    ending = out.suffix.removeprefix(".") if out else ""
-    form = form or (ending if ending in FORMATS else "table")
     if out is None:
         WRITERS[form](found, sys.stdout)
         return

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from spark_offload.cli.engines import done, embedded, engine_option
 from spark_offload.cli.kinds import Timestamp
 from spark_offload.cli.spark import Start, with_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FORMATS: Final = ("nquads", "parquet", "triples")
 
@@ -30,6 +34,7 @@ FORMATS: Final = ("nquads", "parquet", "triples")
 @click.option("--to", "before", type=Timestamp(), help="Before this time.")
 @click.option("--gateway", "gateways", multiple=True, metavar="NAME", help="Only this gateway; repeatable.")
 @click.option("--version", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Read this version of the table.")
+@engine_option
 @with_spark("export")
 def export(
     table: str,
@@ -39,12 +44,13 @@ def export(
     before: datetime | None,
     gateways: tuple[str, ...],
     version: int | None,
+    engine: str,
     start: Start,
 ) -> None:
     """Export the history as RDF, without loss, or as Parquet.
 
-    A directory gets one file for each Spark task: gzipped N-Quads or Parquet. The directory must not exist. --from
-    and --to refer to the times of the observations.
+    A directory gets files of gzipped N-Quads or Parquet: one from DuckDB, one for each task of Spark. The directory
+    must not exist. --from and --to refer to the times of the observations.
 
     \b
     edge-history export --table history --out history.nq.gz
@@ -57,11 +63,15 @@ def export(
     from spark_offload.table import open_table
     from spark_offload.triples import triples
 
-    rows = chosen(open_table(start(), table, version), start=since, end=before)
-    if gateways:
-        rows = rows.where(rows["gateway"].isin(*gateways))
-    if form == "nquads":
-        exporting.write_nquads(rows, out)
-    else:
-        exporting.write_parquet(rows if form == "parquet" else triples(rows), out)
+    def write(table: DataFrame) -> None:
+        rows = chosen(table, start=since, end=before)
+        if gateways:
+            rows = rows.where(rows["gateway"].isin(*gateways))
+        if form == "nquads":
+            exporting.write_nquads(rows, out)
+        else:
+            exporting.write_parquet(rows if form == "parquet" else triples(rows), out)
+
+    if not (embedded(engine, table) and done(engine, table, write, version)):
+        write(open_table(start(), table, version))
     click.echo(f"written: {out}", err=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from spark_offload.cli.engines import embedded, engine_option, stored
 from spark_offload.cli.spark import Start, with_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FORMATS: Final = ("table", "csv", "json")
 _COLUMNS: Final = ("series", "sensor", "feature", "property", "ts", "value_text", "unit", "gateway")
@@ -19,6 +23,7 @@ _COLUMNS: Final = ("series", "sensor", "feature", "property", "ts", "value_text"
 @click.option("--property", "properties", multiple=True, metavar="IRI", help="Only this property; repeatable.")
 @click.option("--version", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Read this version of the table.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Format.")
+@engine_option
 @with_spark("latest")
 def latest(
     table: str,
@@ -26,6 +31,7 @@ def latest(
     properties: tuple[str, ...],
     version: int | None,
     form: str,
+    engine: str,
     start: Start,
 ) -> None:
     """Print the newest observation of each series and property.
@@ -39,11 +45,17 @@ def latest(
     edge-history latest --table history
     edge-history latest --table history --property http://example.org/temperature --format csv
     """
-    spark = start()
     # These modules import PySpark, which takes seconds: --help must not wait for it.
     from spark_offload.analyses.numeric_rows import chosen
     from spark_offload.analyses.output import WRITERS
     from spark_offload.latest import latest as newest
+    from spark_offload.latest import latest_of
 
-    found = chosen(newest(spark, table, version), sensors=sensors, properties=properties)
-    WRITERS[form](found.select(*_COLUMNS).orderBy("series", "sensor", "feature", "property"), sys.stdout)
+    def result(rows: DataFrame) -> DataFrame:
+        found = chosen(rows, sensors=sensors, properties=properties)
+        return found.select(*_COLUMNS).orderBy("series", "sensor", "feature", "property")
+
+    found = None
+    if embedded(engine, table):
+        found = stored(engine, table, lambda rows: result(latest_of(rows)), version)
+    WRITERS[form](result(newest(start(), table, version)) if found is None else found, sys.stdout)

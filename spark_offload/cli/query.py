@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from spark_offload.cli import engines
-from spark_offload.cli.engines import ENGINES, embedded
+from spark_offload.cli.engines import attempted, embedded, engine_option
 from spark_offload.cli.spark import Start, with_spark
-from spark_offload.errors import EngineRefused, OutputRefused
+from spark_offload.errors import OutputRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,15 +48,7 @@ _FORMATS: Final = {
     " (ntriples) elsewhere. For CONSTRUCT and DESCRIBE, json is JSON-LD, and xml is RDF/XML.",
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Output file; for Parquet, a new directory.")
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="spark",
-    show_default=True,
-    help="Engine that answers. duckdb needs no Java. auto:"
-    " DuckDB if it is installed, the table has up to 8 GiB on this machine and DuckDB"
-    " supports the query and answers within 20 s; else Spark.",
-)
+@engine_option
 @click.option("--explain", is_flag=True, help="Print the query plan instead of the answer.")
 @click.option("--version", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Query this version of the table.")
 @click.option(
@@ -115,7 +107,7 @@ def query(
         return EmbeddedHistory(table, version, live=gateways)
 
     write = partial(_write, kind=kind, form=form)
-    if embedded(engine, table, form) and _embedded(opened, asked, write, None if explain else out, engine):
+    if embedded(engine, table) and _embedded(opened, asked, write, form, None if explain else out, engine):
         return
     _finish(asked(History(start(), table, version, live=gateways)), write, form, out)
 
@@ -141,47 +133,45 @@ def _embedded(
     opened: Callable[[], EmbeddedHistory],
     asked: Callable[[History], Answer],
     write: Callable[[bool | DataFrame, IO[bytes]], None],
+    form: str,
     out: str | None,
     engine: str,
 ) -> bool:
-    """Ask DuckDB, and write the answer. Returns False if Spark must answer, and prints why."""
-    from spark_offload.embedded.interruptible import interruptible
-    from spark_offload.embedded.session import leave_connect_mode
+    """Ask DuckDB, and write the answer. Returns False if Spark must answer."""
 
-    def answered(history: EmbeddedHistory, written: IO[bytes]) -> str:
+    def answered(written: IO[bytes], history: EmbeddedHistory) -> Answer:
         answer = asked(history)
         if isinstance(answer, str):
             return answer
-        write(answer, written)
-        return ""
+        if form != "parquet":
+            write(answer, written)
+            return ""
+        return answer if isinstance(answer, bool) else answer.localCheckpoint()
 
-    try:
-        history = opened()
-        if engine == "duckdb":
-            with output(out) as written:
-                explanation = interruptible(lambda: answered(history, written), history.interrupt)
-        else:
-            # Nothing is written before the last row, because Spark may have to answer.
-            with tempfile.TemporaryFile() as whole:
-                explanation = interruptible(lambda: answered(history, whole), history.interrupt, engines.TIME_LIMIT)
+    def interrupt(history: EmbeddedHistory) -> None:
+        history.interrupt()
+
+    def attempt(written: IO[bytes]) -> Answer | None:
+        return attempted(engine, opened, partial(answered, written), interrupt, engines.TIME_LIMIT)
+
+    if engine == "duckdb" and form != "parquet":
+        with output(out) as written:
+            answer = attempt(written)
+    else:
+        # Nothing is written before the last row, because Spark may have to answer.
+        with tempfile.TemporaryFile() as whole:
+            answer = attempt(whole)
+            if answer == "":
                 whole.seek(0)
                 with output(out) as written:
                     shutil.copyfileobj(whole, written)
-    except (EngineRefused, TimeoutError) as error:
-        if engine == "duckdb":
-            raise
-        reason = str(error) or f"DuckDB did not answer within {engines.TIME_LIMIT:g} s"
-        leave_connect_mode()
-    else:
-        if explanation:
-            click.echo(explanation)
-        return True
-    click.echo(f"edge-history: Spark answers: {reason}", err=True)
-    return False
+    if answer is not None and answer != "":
+        _finish(answer, write, form, out)
+    return answer is not None
 
 
 def _finish(answer: Answer, write: Callable[[bool | DataFrame, IO[bytes]], None], form: str, out: str | None) -> None:
-    """Write Spark's answer."""
+    """Write an answer, or print an explanation."""
     if isinstance(answer, str):
         click.echo(answer)
     elif form == "parquet":

@@ -156,7 +156,7 @@ def serve(
     serve_sparql(
         table,
         settings,
-        None if embedded(engine, table, None) else master,
+        None if embedded(engine, table) else master,
         lambda url: click.echo(f"serving {table} on {url}"),
     )
 

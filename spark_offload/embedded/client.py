@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_offload import compat
 from spark_offload.embedded import sql_text
+from spark_offload.embedded.files import write
 from spark_offload.embedded.python_functions import register
 from spark_offload.embedded.relations import Rows, translated
 from spark_offload.errors import EngineRefused, MissingPart, TableRefused
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 10_000
 """Number of rows of an answer that are in the memory of Python at once."""
+_ROWS_OF_FILE: Final = 100_000
+"""Number of rows of a group of a Parquet file."""
 _UNLIMITED: Final = str(2**40)
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -92,27 +96,34 @@ class Client:
         with _refusals():
             return _named(self._queried(rows.sql).to_arrow_table(), rows), None, None
 
+    def to_pandas(self, plan: Any, observations: object = None) -> tuple[pd.DataFrame, None]:  # noqa: ANN401
+        """Return the rows of a plan, with times in UTC without a zone, as Spark does. Raises `EngineRefused`."""
+        frame = self.to_table(plan)[0].to_pandas()
+        for name in frame.select_dtypes("datetimetz"):
+            frame[name] = frame[name].dt.tz_convert("UTC").dt.tz_localize(None)
+        return frame, None
+
     def to_table_as_iterator(self, plan: Any, observations: object = None) -> Iterator[pa.Table]:  # noqa: ANN401
         """Yield the rows of a plan in pieces. Raises `EngineRefused`."""
-        import pyarrow as pa
-
-        rows = translated(plan.root, self._source)
-        with _refusals():
-            self._check()
-            for batch in self.database.sql(rows.sql).to_arrow_reader(_ROWS):
-                yield _named(pa.Table.from_batches([batch]), rows)
+        yield from self._pieces(translated(plan.root, self._source), _ROWS)
 
     def schema(self, plan: Any) -> StructType:  # noqa: ANN401
         """Return the columns of a plan. Raises `EngineRefused`."""
-        from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
+        from pyspark.sql import types
 
-        types = {"VARCHAR": StringType(), "BIGINT": LongType(), "DOUBLE": DoubleType(),
-                 "TIMESTAMP WITH TIME ZONE": TimestampType()}  # fmt: skip
+        known = {
+            "VARCHAR": types.StringType(),
+            "INTEGER": types.IntegerType(),
+            "BIGINT": types.LongType(),
+            "DOUBLE": types.DoubleType(),
+            "DATE": types.DateType(),
+            "TIMESTAMP WITH TIME ZONE": types.TimestampType(),
+        }
         rows = translated(plan.root, self._source)
         described = self._queried(f"DESCRIBE {rows.sql}").fetchall()
-        return StructType(
+        return types.StructType(
             [
-                StructField(name, types.get(one[1], StringType()))
+                types.StructField(name, known.get(one[1], types.StringType()))
                 for name, one in zip(rows.columns, described, strict=False)
             ]
         )
@@ -127,7 +138,15 @@ class Client:
         return str(self._queried(f"EXPLAIN {rows.sql}").fetchall()[0][1])
 
     def execute_command(self, plan: Any, observations: object = None) -> tuple[None, Mapping[str, DataFrame], None]:  # noqa: ANN401
-        """Store the rows of a plan (`DataFrame.localCheckpoint`). Raises `EngineRefused`."""
+        """Store the rows of a plan (`DataFrame.localCheckpoint`), or write them to files.
+
+        Raises `EngineRefused`, `OutputRefused`.
+        """
+        if plan.WhichOneof("command_type") == "write_operation":
+            write(
+                plan.write_operation, self._pieces(translated(plan.write_operation.input, self._source), _ROWS_OF_FILE)
+            )
+            return None, {}, None
         rows = translated(plan.checkpoint_command.relation, self._source)
         name = f"stored {uuid.uuid4()}"
         self._queried(f"CREATE TEMP TABLE {sql_text.name(name)} AS {rows.sql}")
@@ -166,6 +185,17 @@ class Client:
         with _refusals():
             self._check()
             return self.database.execute(sql)
+
+    def _pieces(self, rows: Rows, most: int) -> Iterator[pa.Table]:
+        """Yield tables of at most so many rows; the first one may be empty."""
+        import pyarrow as pa
+
+        with _refusals():
+            self._check()
+            reader = self.database.sql(rows.sql).to_arrow_reader(most)
+            yield _named(reader.schema.empty_table(), rows)
+            for batch in reader:
+                yield _named(pa.Table.from_batches([batch]), rows)
 
     def _check(self) -> None:
         if self._is_interrupted:

@@ -42,9 +42,7 @@ def expression(one: proto.Expression) -> str:
         case "unresolved_named_lambda_variable":
             return sql_text.name(one.unresolved_named_lambda_variable.name_parts[0])
         case "window":
-            parts = ", ".join(map(expression, one.window.partition_spec))
-            order = ", ".join(map(ordering, one.window.order_spec))
-            return f"{expression(one.window.window_function)} OVER (PARTITION BY {parts} ORDER BY {order})"
+            return _window(one.window)
         case "sort_order":
             return ordering(one.sort_order)
         case _:
@@ -88,6 +86,10 @@ def _literal(literal: proto.Expression.Literal) -> str:
             return f"{literal.long}::BIGINT"
         case "double":
             return sql_text.double(literal.double)
+        case "timestamp":
+            return f"make_timestamp({literal.timestamp}::BIGINT)::TIMESTAMPTZ"
+        case "date":
+            return f"(DATE '1970-01-01' + {literal.date})"
         case kind:
             raise EngineRefused(f"DuckDB has no literal {kind} of Spark: use --engine spark")
 
@@ -101,6 +103,13 @@ def _function(call: proto.Expression.UnresolvedFunction) -> str:
         return f"struct_pack({', '.join(members)})"
     args = [expression(one) for one in call.arguments]
     return called(call.function_name.lower(), args, distinct=call.is_distinct)
+
+
+def _window(window: proto.Expression.Window) -> str:
+    parts = ", ".join(map(expression, window.partition_spec))
+    order = ", ".join(map(ordering, window.order_spec))
+    over = f"PARTITION BY {parts} ORDER BY {order}" if order else f"PARTITION BY {parts}"
+    return f"{expression(window.window_function)} OVER ({over})"
 
 
 def _cast(cast: proto.Expression.Cast) -> str:

@@ -109,6 +109,8 @@ FUNCTIONS: Final[dict[str, str | Written]] = {
     "dayofmonth": "day({0})",
     "day": "day({0})",
     "hour": "hour({0})",
+    "from_utc_timestamp": "(timezone({1}, {0})::TIMESTAMPTZ)",
+    "to_date": "({0})::DATE",
     "minute": "minute({0})",
     # Lists
     "array": lambda args: f"[{', '.join(args)}]",
@@ -122,6 +124,7 @@ FUNCTIONS: Final[dict[str, str | Written]] = {
     "transform": "list_transform({0}, {1})",
     "aggregate": "list_reduce({0}, {2}, {1})",
     "explode": "unnest({0})",
+    "sequence": "generate_series({0}, {1}, {2})",
     # Aggregates
     "sum": "sum({0})",
     "avg": "avg({0})",
@@ -132,7 +135,12 @@ FUNCTIONS: Final[dict[str, str | Written]] = {
     "min_by": "arg_min({0}, {1})",
     "max_by": "arg_max({0}, {1})",
     "collect_list": "list_filter(coalesce(list({0}), []), lambda x: x IS NOT NULL)",
+    "median": "median({0})",
+    "percentile_approx": "quantile_disc({0}, {1})",  # exact
+    # Functions of windows
     "row_number": lambda _: "row_number()",
+    "rank": lambda _: "rank()",
+    "lead": "lead({0}, {1})",
 }
 
 _FORMATS: Final = {

@@ -69,6 +69,23 @@ def _with_columns(one: proto.WithColumns, source: Source) -> Rows:
     return Rows(f"SELECT {', '.join(terms)} FROM ({rows.sql})", columns)
 
 
+def _renamed(one: proto.WithColumnsRenamed, source: Source) -> Rows:
+    rows = translated(one.input, source)
+    new = {rename.col_name: rename.new_col_name for rename in one.renames}
+    columns = [new.get(column, column) for column in rows.columns]
+    terms = (
+        f"{sql_text.name(before)} AS {sql_text.name(after)}"
+        for before, after in zip(rows.columns, columns, strict=True)
+    )
+    return Rows(f"SELECT {', '.join(terms)} FROM ({rows.sql})", columns)
+
+
+def _drop(one: proto.Drop, source: Source) -> Rows:
+    rows = translated(one.input, source)
+    columns = [column for column in rows.columns if column not in one.column_names]
+    return Rows(f"SELECT {_listed(columns)} FROM ({rows.sql})", columns)
+
+
 def _join(one: proto.Join, source: Source) -> Rows:
     left, right = translated(one.left, source), translated(one.right, source)
     operator = _JOINS[one.join_type]
@@ -123,7 +140,7 @@ def _offset(one: proto.Offset, source: Source) -> Rows:
     return Rows(f"SELECT * FROM ({rows.sql}) OFFSET {one.offset}", rows.columns)
 
 
-def _hint(one: proto.Hint, source: Source) -> Rows:
+def _as_it_is(one: proto.Hint | proto.Repartition, source: Source) -> Rows:
     return translated(one.input, source)
 
 
@@ -135,6 +152,8 @@ _RELATIONS: Final[dict[str, Callable[..., Rows]]] = {
     "project": _project,
     "filter": _filter,
     "with_columns": _with_columns,
+    "with_columns_renamed": _renamed,
+    "drop": _drop,
     "join": _join,
     "set_op": _set_operation,
     "aggregate": _aggregate,
@@ -142,5 +161,6 @@ _RELATIONS: Final[dict[str, Callable[..., Rows]]] = {
     "sort": _sort,
     "limit": _limit,
     "offset": _offset,
-    "hint": _hint,
+    "hint": _as_it_is,
+    "repartition": _as_it_is,
 }

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import EPOCH_LENGTH
-from spark_offload.latest import newest_of_series
-from spark_offload.newest_rows import newest
+from spark_offload.latest import latest_of, newest_of_series
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
 from spark_offload.table import NUMBERS
@@ -101,7 +100,7 @@ class Content:
     @cached_property
     def latest(self) -> Content:
         """Content of the graph `LATEST`: the newest observation of each series."""
-        rows = newest_of_series(newest(self.rows) if self._newest is None else self._newest)
+        rows = latest_of(self.rows) if self._newest is None else newest_of_series(self._newest)
         return Content(rows.withColumn("graph", F.lit(None).cast("string")))
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_offload.embedded.session import connect_mode, embedded_session
 from spark_offload.errors import MissingPart
 from spark_offload.session import java
 from spark_offload.session import session as new_session
@@ -45,3 +46,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip(str(missing))
     yield made
     made.stop()
+
+
+@pytest.fixture(params=["spark", "duckdb"])
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Return a session of each engine."""
+    if request.param == "spark":
+        yield request.getfixturevalue("spark")
+        return
+    with connect_mode():
+        yield embedded_session()

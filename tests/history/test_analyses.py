@@ -26,6 +26,7 @@ from spark_offload.local_rows import local_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
 MINUTE = 60 * SECOND
 CELSIUS = EX + "celsius"
 
@@ -75,9 +76,9 @@ def close(*numbers: float) -> Sequence[float]:
     return pytest.approx(numbers, rel=1e-9)
 
 
-def test_downsampling(spark: SparkSession) -> None:
+def test_downsampling(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         reading("a", 0, 1),
         reading("a", HOUR - 1, 4),  # the last microsecond of the first hour
         reading("a", HOUR, 10),
@@ -99,17 +100,17 @@ def test_downsampling(spark: SparkSession) -> None:
     ]
 
 
-def test_windows_begin_at_midnight_and_on_mondays(spark: SparkSession) -> None:
-    rows = table(spark, *(reading("a", day * DAY + HOUR, day) for day in range(7)))  # 1 January 2026: a Thursday
+def test_windows_begin_at_midnight_and_on_mondays(session: SparkSession) -> None:
+    rows = table(session, *(reading("a", day * DAY + HOUR, day) for day in range(7)))  # 1 January 2026: a Thursday
     weeks = found(downsample(rows, timedelta(weeks=1)), "start", "count")
     assert weeks == [(datetime(2025, 12, 29, tzinfo=UTC), 4), (datetime(2026, 1, 5, tzinfo=UTC), 3)]
     days = found(downsample(rows, timedelta(days=1)), "start", "count")
     assert days == [(at(day * DAY), 1) for day in range(7)]
 
 
-def test_a_mean_weighted_by_time(spark: SparkSession) -> None:
+def test_a_mean_weighted_by_time(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         reading("a", 0, 10),  # held for 45 minutes
         reading("a", 45 * MINUTE, 50),  # for 15 minutes of this hour, and 15 of the next: then it is unknown
         reading("a", HOUR + 45 * MINUTE, 80),  # for 15 minutes
@@ -124,12 +125,12 @@ def test_a_mean_weighted_by_time(spark: SparkSession) -> None:
     }
 
 
-def test_gaps_and_silent_sensors(spark: SparkSession) -> None:
+def test_gaps_and_silent_sensors(session: SparkSession) -> None:
     regular = [reading("a", number * MINUTE, 1) for number in (*range(10), *range(20, 60))]
     quiet = [reading("b", number * MINUTE, 1) for number in range(0, 30, 2)]  # until 00:28
     once = [reading("c", 0, 1)]
     slow = [reading("d", number * 20 * MINUTE, 1) for number in range(3)]  # slow is not silent
-    rows = table(spark, *regular, *quiet, *once, *slow)
+    rows = table(session, *regular, *quiet, *once, *slow)
     columns = ("series", "start", "end", "seconds", "usual", "missed")
     assert found(gaps(rows), *columns) == [
         ("a/heat", at(9 * MINUTE), at(20 * MINUTE), 660.0, 60.0, 10),
@@ -140,16 +141,16 @@ def test_gaps_and_silent_sensors(spark: SparkSession) -> None:
         ("b/heat", at(28 * MINUTE), None, 1860.0, 120.0, 15),
         ("c/heat", at(0), None, 59 * 60.0, None, None),
     ]
-    late = gaps(rows, end=at(2 * HOUR)).where("end is null")
+    late = gaps(rows, end=at(2 * HOUR)).where("`end` is null")
     assert found(late, "series", "seconds") == [
         ("a/heat", 61 * 60.0),
         ("b/heat", 92 * 60.0),
     ]
 
 
-def test_a_sensor_with_a_future_clock_makes_no_other_silent(spark: SparkSession) -> None:
+def test_a_sensor_with_a_future_clock_makes_no_other_silent(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         *(reading("a", number * MINUTE, 1) for number in range(5)),
         *(reading("b", number * MINUTE, 1) for number in range(5)),
         reading("b", 5000 * 365 * DAY, 1),
@@ -157,7 +158,7 @@ def test_a_sensor_with_a_future_clock_makes_no_other_silent(spark: SparkSession)
     assert found(gaps(rows), "series") == []
 
 
-def test_anomalies(spark: SparkSession) -> None:
+def test_anomalies(session: SparkSession) -> None:
     ten = [reading("a", day * DAY, value) for day, value in enumerate((18, 19, 19, 20, 20, 20, 21, 21, 22, 40))]
     # Median 20; deviations 2 1 1 0 0 0 1 1 2 20, their median 1: 40 is 20 / 1.4826 away.
     night = [reading("a", day * DAY + 3 * HOUR, 40) for day in range(10)]  # usual at that hour
@@ -165,7 +166,7 @@ def test_anomalies(spark: SparkSession) -> None:
     jump = reading("b", 19 * DAY, 7)
     # More than half are equal: the mean deviation 2 / 20 decides, 7 is 2 / 0.12533 away.
     few = [reading("c", day * DAY, value) for day, value in enumerate((1, 1, 1, 2, 99))]
-    rows = table(spark, *ten, *night, *still, jump, *few)
+    rows = table(session, *ten, *night, *still, jump, *few)
     columns = ("series", "ts", "hour", "value", "median", "spread", "z")
     result = found(anomalies(rows), *columns)
     assert [row[:5] for row in result] == [
@@ -178,21 +179,21 @@ def test_anomalies(spark: SparkSession) -> None:
     assert ("c/heat",) in found(anomalies(rows, least=5), "series")
 
 
-def test_hours_are_in_the_given_time_zone(spark: SparkSession) -> None:
+def test_hours_are_in_the_given_time_zone(session: SparkSession) -> None:
     # 23:30 UTC is half past midnight in Rome, in winter.
     rows = table(
-        spark, *(reading("a", day * DAY - 30 * MINUTE, day % 3) for day in range(9)), reading("a", 9 * DAY, 50)
+        session, *(reading("a", day * DAY - 30 * MINUTE, day % 3) for day in range(9)), reading("a", 9 * DAY, 50)
     )
     assert found(anomalies(rows, zone="Europe/Rome"), "series") == []  # its hour is 1, without others to compare
     rows = table(
-        spark, *(reading("a", day * DAY - 30 * MINUTE, value) for day, value in enumerate((1, 2, 3) * 3 + (50,)))
+        session, *(reading("a", day * DAY - 30 * MINUTE, value) for day, value in enumerate((1, 2, 3) * 3 + (50,)))
     )
     assert found(anomalies(rows, zone="Europe/Rome"), "hour", "value") == [(0, 50.0)]
 
 
-def test_comparison_across_places(spark: SparkSession) -> None:
+def test_comparison_across_places(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         reading("a", 0, 10, feature="north"),
         reading("a", HOUR, 20, feature="north"),
         reading("b", 2 * HOUR, 30, feature="south"),
@@ -215,9 +216,9 @@ def dimming(lamp: str, time: int, percent: object, street: str = "high") -> tupl
     return reading(lamp, time, percent, feature=street, unit=EX + "percent", kind="dimming")
 
 
-def test_energy_of_streets(spark: SparkSession) -> None:
+def test_energy_of_streets(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         dimming("1", 18 * HOUR, 100),  # until 22:00
         dimming("1", 22 * HOUR, 25),  # over midnight until 06:00
         dimming("1", DAY + 6 * HOUR, 0),  # until 14:00, when the hold is over; unknown until 18:00
@@ -246,16 +247,16 @@ def test_energy_of_streets(spark: SparkSession) -> None:
     ]
 
 
-def test_energy_by_a_table_of_lamps_and_within_a_period(spark: SparkSession) -> None:
+def test_energy_by_a_table_of_lamps_and_within_a_period(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         dimming("1", 18 * HOUR, 100),
         dimming("2", 18 * HOUR, 50),
         dimming("3", 18 * HOUR, 100, "low"),
         dimming("4", 18 * HOUR, 100, "low"),  # not in the table of lamps
     )
     lamps = local_frame(
-        spark,
+        session,
         [(EX + "1", 40.0, None), (EX + "2", 80.0, EX + "low"), (EX + "3", 10.0, None)],
         StructType().add("sensor", StringType()).add("watts", DoubleType()).add("street", StringType()),
     )
@@ -272,9 +273,9 @@ def test_energy_by_a_table_of_lamps_and_within_a_period(spark: SparkSession) -> 
     ]
 
 
-def test_rows_are_selected_by_time_property_and_sensor(spark: SparkSession) -> None:
+def test_rows_are_selected_by_time_property_and_sensor(session: SparkSession) -> None:
     rows = table(
-        spark,
+        session,
         reading("a", -1, 1),
         reading("a", 0, 2),
         reading("b", HOUR, 3),

@@ -38,13 +38,14 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(spark, tmp_path_factory.mktemp("analysed") / "history", numbered(stored))
 
 
-@pytest.fixture
-def run(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command in the Spark session of the tests."""
+@pytest.fixture(params=["spark", "duckdb"])
+def run(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Run:
+    """Run the command with each engine: with DuckDB, and in the Spark session of the tests."""
     monkeypatch.setattr("spark_offload.cli.spark.session", lambda *_, **__: spark)
 
     def run(name: str, *options: object) -> Result:
-        return CliRunner().invoke(edge_history, ["analyse", name, "--table", table, *map(str, options)])
+        arguments = ["analyse", name, "--table", table, "--engine", request.param, *map(str, options)]
+        return CliRunner().invoke(edge_history, arguments)
 
     return run
 

@@ -41,7 +41,7 @@ SLOW = {
 }
 """Queries that take most of the time, because DuckDB plans large expressions slowly."""
 ALL = "SELECT ?v { ?o <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
-OWN = {"translate", "interrupt", "_queried", "_check", "_source", "_local"}
+OWN = {"translate", "interrupt", "_queried", "_check", "_source", "_local", "_pieces"}
 """Methods of the client that PySpark does not call."""
 PATTERNS = [
     *(r"\S", r"\W", r"\D", r"^\S+$", r"\w+\W\w+", r"(\D|b){2}", r"\d+", r"\s", r"[A-Z]\w*", r"\w{2,}", r"\P{Lu}\p{Ll}"),

@@ -32,10 +32,10 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 Run = Callable[..., Result]
 
 
-@pytest.fixture
-def run(spark: SparkSession, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.fixture(params=["spark", "duckdb"])
+def run(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Run:
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(export, ["--table", table, *arguments])
+    return lambda *arguments: CliRunner().invoke(export, ["--table", table, "--engine", request.param, *arguments])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,11 @@ def test_other_programs_read_the_parquet_files(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
-    [(["--from", "2026-01-02", "--to", "2026-01-02"], "not before"), (["--conf", "x"], "not KEY=VALUE")],
+    [
+        (["--from", "2026-01-02", "--to", "2026-01-02"], "not before"),
+        (["--engine", "spark", "--conf", "x"], "not KEY=VALUE"),
+        (["--engine", "duckdb", "--conf", "x=y"], "--conf needs --engine spark"),
+    ],
 )
 def test_wrong_usage_is_reported(run: Run, arguments: list[str], reason: str) -> None:
     result = run("--out", "history", *arguments)

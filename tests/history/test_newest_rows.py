@@ -106,7 +106,11 @@ def test_the_newest_rows_are_those_of_the_table(
     store.ingest(0, 60)
     store.table.chmod(0o750)
     options = ["--table", str(store.table), "--format", "json", "--sensor", f"{EX}sensor/a1"]
-    (row,) = json.loads(CliRunner().invoke(edge_history, ["latest", *options]).stdout)
+    (row,), other = (
+        json.loads(CliRunner().invoke(edge_history, ["latest", *options, "--engine", engine]).stdout)
+        for engine in ("spark", "duckdb")
+    )
+    assert other == [row]
     assert f'"{row["value_text"]}"^^<{XSD}decimal>' == store.last()[f"<{row['sensor']}>"]
     older = tmp_path / "older"
     shutil.copytree(store.table, older)
