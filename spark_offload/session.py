@@ -81,7 +81,17 @@ def defaults(*, local: bool) -> dict[str, str]:
     }
     if local:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        # As Java by default. Spark's default of 1 GiB is too little for medians of thousands of groups.
+        settings["spark.driver.memory"] = f"{max(_memory() // 4, 1 << 30) >> 20}m"
     return settings
+
+
+def _memory() -> int:
+    """Return the memory of this machine or of its control group, in bytes."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # without a limit, the file contains `max`
+        return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return machine
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.skip("no Java: install the package openjdk-17-jre-headless")
     place = tmp_path_factory.mktemp("spark")
     settings = {
+        "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
