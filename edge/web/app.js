@@ -1,6 +1,6 @@
 // The shell of the application: navigation, state of the connection, and the page that the address names.
 // Values from the graph go into the page as text, never as markup.
-import { computed, html, render, signal, useEffect, useSignal, useSignalEffect } from "./ui.js";
+import { computed, html, render, signal, useEffect, useErrorBoundary, useSignal, useSignalEffect } from "./ui.js";
 import { may } from "./model/access.js";
 import { connect, connection, leave } from "./model/connection.js";
 import { formatNumber, loadTexts, t } from "./model/text.js";
@@ -58,12 +58,25 @@ function Page() {
   return html`<${Overview} />`;
 }
 
+/** Whether the gateway has another version of the application, as after an update; its modules may not fit this page. */
+async function isOutdated() {
+  const [version] = /files\/\w+\//.exec(import.meta.url) ?? [""];
+  const page = await fetch("./", { cache: "no-store" });
+  return page.ok && !(await page.text()).includes(version);
+}
+
 /** `part` of the module that `load` imports. */
 function Later({ load, part, ...properties }) {
   const found = useSignal({});
-  const attempt = () => Promise.all([load(), loadTexts()]).then(([module]) => { found.value = { Part: module[part] }; }, () => { found.value = { failed: true }; });
+  const fail = async (error) => {
+    console.warn(error);
+    found.value = { failed: true, outdated: await isOutdated().catch(() => false) };
+  };
+  const attempt = () => Promise.all([load(), loadTexts()]).then(([{ [part]: Part }]) => { if (Part) found.value = { Part }; else throw new Error(part); }).catch(fail);
+  useErrorBoundary(fail);  // a module of another version may also fail while it is shown
   useEffect(() => { attempt(); }, []);
-  const { Part, failed } = found.value;
+  const { Part, failed, outdated } = found.value;
+  if (outdated) return html`<p class="note">${t("shell.outdated")} <button type="button" onClick=${() => location.reload()}>${t("shell.reload")}</button></p>`;
   if (failed) return html`<p class="note">${t("shell.failed")} <button type="button" onClick=${attempt}>${t("shell.again")}</button></p>`;
   return Part && html`<${Part} ...${properties} />`;
 }

@@ -4,5 +4,5 @@ import { h } from "preact";
 
 export const html = htm.bind(h);
 export { render } from "preact";
-export { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+export { useEffect, useErrorBoundary, useLayoutEffect, useRef } from "preact/hooks";
 export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from "@preact/signals";

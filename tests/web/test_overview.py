@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.gates.http import page as files
 from edge.gates.settings import WsGateSettings
 from edge.gates.ws import WsGate
 from edge.mapping.unit_symbols import UNIT_CODES, unit_symbols
@@ -217,6 +218,53 @@ async def test_a_lost_connection_is_shown_and_comes_back(served, page):
         await page.wait_for(f"{LIVE} && {text_of('.value')} === '2'")
     finally:
         await restarted.stop()
+
+
+NOTE = f"{text_of('.note')} ?? ''"
+CONSOLE = "document.getElementById('run') !== null"
+
+
+async def test_a_page_that_did_not_load_is_loaded_again(served, page, monkeypatch):
+    await page.wait_for(LIVE)
+    page.expect("404", "Failed to fetch dynamically imported module")
+    with monkeypatch.context() as gone:
+        gone.delitem(files.FILES, "/pages/console.js")
+        await page.evaluate("location.hash = '#/console'")
+        await page.wait_for(f"({NOTE}) === 'Loading failed. Try again'")
+    await page.evaluate("document.querySelector('.note button').click()")
+    await page.wait_for(CONSOLE)
+
+
+UPDATED = {
+    "/pages/console.js": 'import { gone } from "../model/text.js"; export const Page = gone;',
+    "/pages/engine.js": "export function Page() { throw new Error('no text'); }",
+    "/pages/system.js": "export function View() {}",
+}
+"""Modules that do not fit a page of another version."""
+
+
+async def test_a_page_from_before_an_update_says_so_and_is_reloaded(served, page, monkeypatch):
+    await page.wait_for(LIVE)
+    content = files._content
+    with monkeypatch.context() as update:
+        update.setattr(files, "_version", lambda: "0123456789abcdef")
+        update.setattr(files, "_content", lambda path: UPDATED.get(path, "").encode() or content(path))
+        forget_files()
+        for path in UPDATED:
+            await page.evaluate(f"document.querySelector('.note')?.remove(); location.hash = '#{path[6:-3]}'")
+            await page.wait_for(f"({NOTE}).startsWith('The gateway was updated.')")
+        update.setattr(files, "_content", content)
+        forget_files()
+        await page.evaluate("window.before = true; location.hash = '#/console'")
+        await page.wait_for(f"({NOTE}) !== ''")
+        await page.evaluate("document.querySelector('.note button').click()")
+        await page.wait_for(f"!window.before && {CONSOLE}")
+    forget_files()
+
+
+def forget_files() -> None:
+    files._load.cache_clear()
+    files._hash_of_import_map.cache_clear()
 
 
 async def test_a_value_stays_live_after_its_unit_or_label_has_changed(served, page):

@@ -4,6 +4,8 @@ export const TEXTS = {
   "shell.skip": "Zum Inhalt",
   "shell.failed": "Das Laden ist misslungen.",
   "shell.again": "Noch einmal",
+  "shell.outdated": "Das Gateway wurde aktualisiert. Laden Sie die Seite neu, um die neue Version zu benutzen.",
+  "shell.reload": "Neu laden",
   "state.connecting": "Verbindung wird aufgebaut",
   "state.live": "Live",
   "state.lost": "Verbindung verloren, neuer Versuch",

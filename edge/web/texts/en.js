@@ -4,6 +4,8 @@ export const TEXTS = {
   "shell.skip": "Skip to content",
   "shell.failed": "Loading failed.",
   "shell.again": "Try again",
+  "shell.outdated": "The gateway was updated. Reload the page to use its new version.",
+  "shell.reload": "Reload",
   "state.connecting": "Connecting",
   "state.live": "Live",
   "state.lost": "Connection lost, reconnecting",

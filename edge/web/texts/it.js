@@ -4,6 +4,8 @@ export const TEXTS = {
   "shell.skip": "Vai al contenuto",
   "shell.failed": "Caricamento non riuscito.",
   "shell.again": "Riprova",
+  "shell.outdated": "Il gateway è stato aggiornato. Ricarica la pagina per usare la nuova versione.",
+  "shell.reload": "Ricarica",
   "state.connecting": "Connessione in corso",
   "state.live": "In diretta",
   "state.lost": "Connessione persa, nuovo tentativo",
