@@ -177,16 +177,29 @@ def _warmth(entity: Entity) -> tuple[str, dict[str, Decimal]]:
     is_kelvin = entity.boolean("color_temp_kelvin")
     unit, other, low, high = ("kelvin", "mireds", 2000, 6535) if is_kelvin else ("mireds", "kelvin", 153, 500)
     # The mired is a millionth of the reciprocal of the kelvin. So the bounds in the other unit are in the other order.
-    least = entity.number(f"min_{unit}") or _reciprocal(entity.number(f"max_{other}")) or Decimal(low)
-    most = entity.number(f"max_{unit}") or _reciprocal(entity.number(f"min_{other}")) or Decimal(high)
     # Announcements convert the unit, too, and then have fractions.
-    bounds = {"min": least.to_integral_value(ROUND_CEILING), "max": most.to_integral_value(ROUND_FLOOR)}
+    least = _ceiling(entity.number(f"min_{unit}") or _reciprocal(entity.number(f"max_{other}")))
+    most = _floor(entity.number(f"max_{unit}") or _reciprocal(entity.number(f"min_{other}")))
+    # Defaults of Home Assistant, unless they contradict the other bound: such a lamp has other ones.
+    if least is None:
+        least = Decimal(low) if most is None or most > low else Decimal(1)
+    if most is None and least < high:
+        most = Decimal(high)
+    bounds = {"min": least} if most is None else {"min": least, "max": most}
     return "K" if is_kelvin else "", {**bounds, "step": Decimal(1)}
 
 
 def _reciprocal(temperature: Decimal | None) -> Decimal | None:
     """Return kelvin as mired, and mired as kelvin; None for no positive number."""
     return 1_000_000 / temperature if temperature is not None and temperature > 0 else None
+
+
+def _ceiling(number: Decimal | None) -> Decimal | None:
+    return None if number is None else number.to_integral_value(ROUND_CEILING)
+
+
+def _floor(number: Decimal | None) -> Decimal | None:
+    return None if number is None else number.to_integral_value(ROUND_FLOOR)
 
 
 def _number(entity: Entity) -> Iterator[Observed]:

@@ -72,6 +72,23 @@ def test_esphome(home):
     assert home.reasons() == []
 
 
+@pytest.mark.parametrize(
+    ("announced", "least", "most", "outside"),
+    [({"max_mirs": 150}, "1", "150", "151"), ({"min_mirs": 550}, "550", "900", "549")],
+    ids=["below the default", "above the default"],
+)
+def test_a_default_bound_that_contradicts_the_announced_one_is_left_out(home, announced, least, most, outside):
+    light = {"schema": "json", "sup_clrm": ["color_temp"], "stat_t": "lamp/state", "cmd_t": "lamp/set", "uniq_id": "l"}
+    home.announce("light/lamp/config", {**light, **announced})
+    assert home.reasons() == []
+    home.values("lamp/state", {"state": "ON", "color_temp": 140})
+    for value in (least, most):
+        sent = home.command("lamp/state", "light/l/color_temp", value)
+        assert sent == ("lamp/set", f'{{"state":"ON","color_temp":{value}}}'.encode())
+    with pytest.raises(CommandError):
+        home.command("lamp/state", "light/l/color_temp", outside)
+
+
 def test_tasmota_with_setoption19(home):
     """Tasmota 9.2, xdrv_12_home_assistant: members in brackets, a base of topics, an impulse without OFF."""
     common = {"avty_t": "tele/plug/LWT", "pl_avail": "Online", "pl_not_avail": "Offline", "dev": {"ids": ["1A2B3C"]}}
