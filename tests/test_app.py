@@ -146,6 +146,25 @@ async def test_a_broken_mapping_file_stops_nothing_and_is_reported(tmp_path):
         assert "edge_mqtt_mapping_faults 1.0" in (await client.get("/metrics")).text
 
 
+async def test_many_faults_of_a_mapping_file_keep_health_short(tmp_path):
+    (tmp_path / "mappings").mkdir()
+    one = '[[mapping]]\nname = "box {0}"\ntopic = "box/{0}"\nobservation = "urn:o{0}"\nunits = "Celcius"\nmin = "x"\n'
+    (tmp_path / "mappings" / "mine.toml").write_text("".join(one.format(number) for number in range(50)))
+    async with (
+        Gateway(settings(tmp_path)) as gateway,
+        httpx.AsyncClient(base_url=gateway.endpoints["http"]) as client,
+    ):
+        (fault,) = (await client.get("/health")).json()["mapping_faults"]
+        (file,) = (await client.get("/api/mappings")).json()
+    assert (len(fault["faults"]), fault["further_faults"]) == (20, 80)
+    assert fault["faults"] == [
+        {key: value for key, value in each.items() if value and key != "text"} for each in file["faults"][:20]
+    ]
+    lines = fault["reason"].splitlines()
+    assert lines[:20] == file["fault"].splitlines()[:20]
+    assert lines[20:] == [f"80 further faults; edge mapping check {fault['file']} lists them"]
+
+
 async def test_every_metric_is_documented(tmp_path):
     document = (ROOT / "docs" / "metrics.md").read_text()
     chosen = settings(tmp_path, host={"enabled": True})

@@ -34,7 +34,7 @@ from edge.gateway.engine_health import EngineHealth
 from edge.gateway.engine_metrics import watch_engine
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
-from edge.gateway.health import for_unauthenticated, without_texts
+from edge.gateway.health import for_unauthenticated, short_faults, without_texts
 from edge.gateway.maintenance import Launch, Maintenance
 from edge.gateway.outbox import Shipping
 from edge.gateway.query_documents import QueryDocuments
@@ -541,7 +541,7 @@ class Gateway:
             if missing := self._modbus.missing():
                 health["modbus_missing"] = missing
         if mappings is not None:
-            health["mapping_faults"] = mappings.faults()
+            health["mapping_faults"] = short_faults(mappings.faults())
         if self._rules is not None:
             health["rule_faults"] = self._rules.faults()
         if mqtt is not None and mqtt.gate is not None:

@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from edge.gateway.watchdog import MAKES_PROGRESS
 
 _OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_broker", "mqtt_gate", "outbox", "recent")
 """Members for monitors without a token."""
+
+_SHOWN_FAULTS: Final = 20
+"""Faults of a mapping file that are listed. Open pages of the application ask for them every ten seconds."""
+
+
+def short_faults(faults: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return `MappingFiles.faults` with the first faults of each file, and the number of its other ones as
+    `further_faults`. The texts are only in `reason`; a part that is empty is left out.
+    """
+    return [_short(fault) for fault in faults]
+
+
+def _short(fault: Mapping[str, object]) -> Mapping[str, object]:
+    parts = fault.get("faults")
+    if not isinstance(parts, list):
+        return fault
+    shown = parts[:_SHOWN_FAULTS]
+    short = {
+        **fault,
+        "faults": [{key: value for key, value in each.items() if value and key != "text"} for each in shown],
+    }
+    if further := len(parts) - len(shown):
+        lines = [str(each["text"]) for each in shown]
+        short["reason"] = "\n".join(
+            [*lines, f"{further} further faults; edge mapping check {fault['file']} lists them"]
+        )
+        short["further_faults"] = further
+    return short
 
 
 def without_texts(health: Mapping[str, object]) -> dict[str, object]:

@@ -68,12 +68,11 @@ async function isOutdated() {
 /** `part` of the module that `load` imports. */
 function Later({ load, part, ...properties }) {
   const found = useSignal({});
-  const fail = async (error) => {
-    console.warn(error);
+  const fail = async () => {
     found.value = { failed: true, outdated: await isOutdated().catch(() => false) };
   };
-  const attempt = () => Promise.all([load(), loadTexts()]).then(([{ [part]: Part }]) => { if (Part) found.value = { Part }; else throw new Error(part); }).catch(fail);
-  useErrorBoundary(fail);  // a module of another version may also fail while it is shown
+  const attempt = () => Promise.all([load(), loadTexts()]).then(([{ [part]: Part }]) => { if (Part) found.value = { Part }; else throw new Error(part); }).catch((error) => { console.warn(error); fail(); });
+  useErrorBoundary((error) => { reportError(error); fail(); });  // a module of another version may also fail while it is shown
   useEffect(() => { attempt(); }, []);
   const { Part, failed, outdated } = found.value;
   if (outdated) return html`<p class="note">${t("shell.outdated")} <button type="button" onClick=${() => location.reload()}>${t("shell.reload")}</button></p>`;

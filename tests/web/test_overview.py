@@ -226,7 +226,6 @@ CONSOLE = "document.getElementById('run') !== null"
 
 async def test_a_page_that_did_not_load_is_loaded_again(served, page, monkeypatch):
     await page.wait_for(LIVE)
-    page.expect("404", "Failed to fetch dynamically imported module")
     with monkeypatch.context() as gone:
         gone.delitem(files.FILES, "/pages/console.js")
         await page.evaluate("location.hash = '#/console'")

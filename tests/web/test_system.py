@@ -127,6 +127,7 @@ async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, p
     file.parent.mkdir(exist_ok=True)
     file.write_text(
         '[[mapping]]\nname = "box"\ntopik = "box/1"\nobservation = "urn:o"\nunit = "Celcius"\npath = "a["\nmin = "x"\n'
+        + "".join(f'[[mapping]]\ntopic = "box/{each}"\nobservation = "urn:o"\nmin = "y"\n' for each in range(20))
     )
     try:
         await page.language("de")
@@ -150,6 +151,7 @@ async def test_faults_of_a_mapping_file_are_in_the_language_of_the_page(house, p
             assert f'|{file_name}Zeile 3, Zuordnung "box", topik: Der Schlüssel ist unbekannt.' in text
             assert "min: Der Wert ist nicht gültig. Der Wert muss eine Zahl sein." in text
             assert "key is unknown" not in text
+            assert ("|faulty.toml: 4 weitere Fehler" in text) == (address == "system")
     finally:
         file.unlink()
 

@@ -9,9 +9,10 @@ export async function loadReasons() {
   if (language !== "en") reasons.value = (await import(`../texts/faults/${language}.js`)).REASONS;
 }
 
-/** What to show for a fault of a mapping file, as parts {text, english}. Rare reasons are the gateway's own, in English. */
+/** What to show for a fault of a mapping file, as parts {text, english}. Rare reasons are the gateway's own, in English.
+ *  The faults in the health of the gateway have no `text`. */
 export function faultParts({ text, line, code, table, mapping, key, nearest, allowed, ...fault }) {
-  if (language === "en" || !has(`fault.${code}`)) return [{ text, english: true }];
+  if (language === "en" || !has(`fault.${code}`)) return [{ text: text ?? fault.reason, english: true }];
   const place = [line && t("fault.line", { line: String(line) }), mapping && `${t(`fault.table.${table}`)} "${isolated(mapping)}"`, key && isolated(key)].filter(Boolean).join(", ");
   return [
     { text: place && `${place}: ` },
@@ -23,7 +24,7 @@ export function faultParts({ text, line, code, table, mapping, key, nearest, all
 
 const REASON = "{reason}";  // stands for the text of another language
 
-function reasonParts({ reason, reason_code: code, reason_values: values }) {
+function reasonParts({ reason, reason_code: code, reason_values: values = {} }) {
   const known = Object.hasOwn(reasons.value, code ?? "") && reasons.value[code];
   return known ? within(known, values, [{ text: values.reason, english: true }]) : [{ text: reason, english: true }];
 }

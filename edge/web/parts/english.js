@@ -1,7 +1,7 @@
 // Texts of the gateway that only English has: screen readers must not read them as the language of the page.
 import { html, useEffect } from "../ui.js";
 import { faultParts, loadReasons, messageParts } from "../model/errors.js";
-import { isolated, language } from "../model/text.js";
+import { isolated, language, t } from "../model/text.js";
 
 export function English({ children }) {
   return language === "en" ? children : html`<span lang="en">${children}</span>`;
@@ -13,10 +13,12 @@ export function Fault({ fault }) {
 }
 
 /** Why a mapping file cannot be used, as one element for each of its faults. Without `file`, they do not name it. */
-export function FileFault({ file, reason, faults }) {
+export function FileFault({ file, reason, faults, further_faults: further }) {
   useEffect(() => { loadReasons().catch(() => {}); }, []);  // without them, the reasons are English
   if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto"><${English}>${reason}<//></p>`;
-  return faults.map((each) => html`<p class="problem" dir="auto">${file && `${isolated(file.split("/").pop())}: `}<${Fault} fault=${each} /></p>`);
+  const name = file && `${isolated(file.split("/").pop())}: `;
+  return html`${faults.map((each) => html`<p class="problem" dir="auto">${name}<${Fault} fault=${each} /></p>`)}
+    ${further && html`<p class="problem" dir="auto">${name}${t("fault.further", { n: further })}</p>`}`;
 }
 
 /** An error of a request. */

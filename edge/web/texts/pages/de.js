@@ -623,6 +623,7 @@ export const TEXTS = {
   "fault.not_usable": "Das ist nicht verwendbar. {reason}",
   "fault.nearest": 'Meinten Sie "{nearest}"?',
   "fault.allowed": "Erlaubt: {allowed}.",
+  "fault.further": { one: "{n} weiterer Fehler; der Editor listet ihn auf.", other: "{n} weitere Fehler; der Editor listet sie auf." },
 
   "entry.title": "Token erforderlich",
   "entry.invalid_request": "Dieses Gateway verlangt ein Token",

@@ -623,6 +623,7 @@ export const TEXTS = {
   "fault.not_usable": "This cannot be used. {reason}",
   "fault.nearest": 'Did you mean "{nearest}"?',
   "fault.allowed": "Allowed: {allowed}.",
+  "fault.further": { one: "{n} further fault; the editor lists it.", other: "{n} further faults; the editor lists them." },
 
   "entry.title": "Token required",
   "entry.invalid_request": "This gateway requires a token",

@@ -623,6 +623,7 @@ export const TEXTS = {
   "fault.not_usable": "Non si può usare. {reason}",
   "fault.nearest": 'Intendevi "{nearest}"?',
   "fault.allowed": "Ammessi: {allowed}.",
+  "fault.further": { one: "{n} altro errore; l'editor lo elenca.", other: "{n} altri errori; l'editor li elenca." },
 
   "entry.title": "Token richiesto",
   "entry.invalid_request": "Questo gateway richiede un token",
