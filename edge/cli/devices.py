@@ -95,6 +95,13 @@ def find(name: str, known: Sequence[Device]) -> Device:
         raise refused(f"several devices are called {printable(name)}; write one IRI of: {listed(named)}")
     if not known:
         raise refused("the graph has no observations, or this client may not read them")
+    owners = {each: device for device in known for each in device.names if name.startswith(f"{each}/")}
+    if owners:
+        owner = max(owners, key=len)
+        raise refused(
+            f"{printable(owners[owner].iri)} has no value {printable(name.removeprefix(f'{owner}/'))}; its values:"
+            f" {_values(owners[owner])}"
+        )
     names = {each: device for device in known for each in device.names}
     near = [names[each] for each in difflib.get_close_matches(name, names, n=_FEW, cutoff=0.5)]
     raise refused(f"no device is called {printable(name)}; similar or first ones: {listed(near or known)}")
@@ -103,6 +110,10 @@ def find(name: str, known: Sequence[Device]) -> Device:
 def listed(devices: Sequence[Device]) -> str:
     """Return the IRIs of the first devices for an error message."""
     return ", ".join(printable(known.iri) for known in devices[:_FEW])
+
+
+def _values(device: Device) -> str:
+    return ", ".join(printable(each) for each in sorted(map(device.name_of, device.observations))[:_FEW])
 
 
 def local_name(iri: str) -> str:

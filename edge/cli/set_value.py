@@ -160,8 +160,8 @@ def _chosen(device: Device, settable: Mapping[str, Mapping[str, Any]], value: st
     """Return the observation that is meant, and how it is set. Raises `Failure`."""
     if not settable:
         raise refused(
-            f"no value of {printable(device.iri)} can be set: its mapping has no `set`, its actuators are turned off"
-            " (actuation.desired_values), or it has not reported the value yet"
+            f"no value of {printable(device.iri)} can be set: its mapping has no `set` (a register: `write`), its"
+            " actuators are turned off (actuation.desired_values), or it has not reported the value yet"
         )
     switches = [name for name, how in settable.items() if how.get("kind") == "switch"]
     if len(settable) == 1:

@@ -135,7 +135,8 @@ def test_a_value_without_a_message_is_refused_with_the_reason(run, lamp, gateway
         (("kitchen/lamp/state", "dim"), 2, "dim is not possible; it can be on or off"),
         (("hall", "20"), 1, "no value of urn:sepa-edge:zigbee2mqtt:hall can be set: its mapping has no `set`"),
         (("kitchen/lamb", "on"), 1, f"no device is called kitchen/lamb; similar or first ones: {LAMP}"),
-        (("kitchen/lamp/\x1b[2J", "on"), 1, "no device is called kitchen/lamp/"),
+        (("kitchen/lamp/colour", "4"), 1, f"{LAMP} has no value colour; its values: brightness, state, temperature\n"),
+        (("kitchen/lamp/\x1b[2J", "on"), 1, f"{LAMP} has no value "),
         (("kitchen/lamp",), 2, "Missing argument 'VALUE'"),
     ],
 )
