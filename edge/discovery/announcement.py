@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from edge.discovery.abbreviations import ABBREVIATIONS, DEVICE_ABBREVIATIONS
+from edge.mapping.fault_reasons import because, placed, reason_of
 
 _TOPIC: Final = re.compile(
     r"(?P<component>\w+)/(?:(?P<node>[A-Za-z0-9_-]+)/)?(?P<object>[A-Za-z0-9_-]+)/config", re.ASCII
@@ -126,7 +127,7 @@ def read_announcement(topic: str, prefix: str, payload: str) -> Announcement:
         try:
             entities.append(_of_device(f"{where}_{key}", each, config, device))
         except BadAnnouncement as error:
-            faults.append(f"components.{clean(key)}: {error}")
+            faults.append(placed(f"components.{clean(key)}", reason_of(error)))
     return Announcement(topic, tuple(each for each in entities if each is not None), tuple(faults))
 
 
@@ -144,7 +145,7 @@ def encoded(text: str) -> str:
     """Return a text as a part of an IRI. Raises `BadAnnouncement`."""
     # As a part of an IRI, "." and ".." would stand for another path.
     if not 0 < len(text) <= _LONGEST or text in (".", ".."):
-        raise BadAnnouncement(f"an identifier must have 1 to {_LONGEST} characters")
+        raise BadAnnouncement(because("identifier_length", limit=_LONGEST))
     try:
         return quote(text, safe=":")
     except UnicodeEncodeError:
@@ -155,9 +156,9 @@ def _parsed(payload: str) -> dict[str, Any]:
     try:
         document = json.loads(payload, parse_float=Decimal, parse_constant=_refuse)
     except (ValueError, RecursionError, ArithmeticError) as error:
-        raise BadAnnouncement(f"the payload is not JSON: {clean(str(error))}") from None
+        raise BadAnnouncement(because("payload_not_json", reason=clean(str(error)))) from None
     if not isinstance(document, dict):
-        raise BadAnnouncement("the payload is not a JSON object")
+        raise BadAnnouncement(because("payload_not_object"))
     return document
 
 
@@ -217,7 +218,7 @@ def _is_connection(value: object) -> bool:
 def _components(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     given = config.get("components")
     if not isinstance(given, dict):
-        raise BadAnnouncement('a device needs an object "components"')
+        raise BadAnnouncement(because("components_missing"))
     for key, each in given.items():
         if isinstance(each, dict):
             yield key, each
@@ -228,7 +229,7 @@ def _of_device(where: str, given: Mapping[str, Any], shared: Mapping[str, Any], 
     own = _expanded({**({_BASE: shared[_BASE]} if _BASE in shared else {}), **given})
     component = own.get("platform")
     if not isinstance(component, str):
-        raise BadAnnouncement('it needs a "platform"')
+        raise BadAnnouncement(because("platform_missing"))
     if len(given.keys() - {_BASE}) == 1:
         return None
     config = {**{key: shared[key] for key in _SHARED if key in shared}, **own}

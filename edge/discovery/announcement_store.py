@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from edge.discovery.announcement import BadAnnouncement
 from edge.discovery.mappings import CompiledAnnouncement
+from edge.mapping.fault_reasons import because
+
+_Limit = Literal["max_bytes", "max_device_bytes", "max_device_entities", "max_entities"]
+"""Settings of the discovery; also the codes of their faults."""
 
 
 class Limits(Protocol):
@@ -97,11 +101,11 @@ class StoredAnnouncements:
 
     def check_room(self) -> None:
         """Raise `BadAnnouncement` if one more entity would be too many."""
-        self._check("all devices", "entities", self.entities + 1, self._limits.max_entities, "max_entities")
+        self._check(self.entities + 1, self._limits.max_entities, "max_entities")
 
     def check_device(self, entities: int) -> None:
         """Raise `BadAnnouncement` if a device cannot have so many entities."""
-        self._check("the device", "entities", entities, self._limits.max_device_entities, "max_device_entities")
+        self._check(entities, self._limits.max_device_entities, "max_device_entities")
 
     def check(self, topic: str, new: StoredAnnouncement) -> None:
         """Raise `BadAnnouncement` if the limits do not allow this announcement in the place of that of the topic."""
@@ -113,18 +117,18 @@ class StoredAnnouncements:
             for device in new.compiled.devices:
                 self.check_device(self._of_device[device] + new.compiled.entities)
                 size = self._bytes_of_device[device] + new.size
-                self._check("the device", "bytes", size, limits.max_device_bytes, "max_device_bytes")
+                self._check(size, limits.max_device_bytes, "max_device_bytes")
             entities = self.entities + new.compiled.entities
-            self._check("all devices", "entities", entities, limits.max_entities, "max_entities")
-            self._check("all devices", "bytes", self._bytes + new.size, limits.max_bytes, "max_bytes")
+            self._check(entities, limits.max_entities, "max_entities")
+            self._check(self._bytes + new.size, limits.max_bytes, "max_bytes")
         finally:
             if old is not None:
                 self._count(old, 1)
 
     @staticmethod
-    def _check(who: str, what: str, found: int, limit: int, name: str) -> None:
+    def _check(found: int, limit: int, name: _Limit) -> None:
         if found > limit:
-            raise BadAnnouncement(f"{who} would have more than {limit} {what} (discovery.{name})")
+            raise BadAnnouncement(because(name, limit=limit))
 
     def _count(self, announcement: StoredAnnouncement, sign: int) -> None:
         entities, size = sign * announcement.compiled.entities, sign * announcement.size

@@ -26,6 +26,7 @@ from edge.discovery.entities import KINDS, NO_NUMBER, Keys, Observed, observed_b
 from edge.discovery.value_template import DECIMALS, UnsupportedTemplate, compile_template
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import FaultsOfTable
+from edge.mapping.fault_reasons import because, placed, reason_of
 from edge.mapping.file_units import FileUnits
 from edge.mapping.model import MappingSpec, ReadingKeys
 from edge.mapping.rules import CompiledMapping
@@ -98,7 +99,7 @@ class AnnouncementCompiler:
                 availability.update(dict.fromkeys(_availability(entity)))
         most = _MOST_AVAILABILITY * len(announcement.entities) + 1  # one more for the bridge of the device
         if len(availability) > most:
-            faults.append(f"availability: it has {len(availability)} topics, of which {most} are read")
+            faults.append(placed("availability", because("availability_topics", count=len(availability), limit=most)))
         devices = frozenset(entity.device.id or entity.id for entity in announcement.entities)
         return CompiledAnnouncement(
             tuple(mappings),
@@ -123,9 +124,9 @@ class AnnouncementCompiler:
             }
             keys |= _place(topic.template, keys)
             if "+" in topic.topic:
-                raise BadAnnouncement(f'the topic "{clean(topic.topic)}" stands for too many topics')
+                raise BadAnnouncement(because("topic_of_many", name=clean(topic.topic)))
         except (BadAnnouncement, UnsupportedTemplate) as error:
-            return None, [f"availability: {error}"]
+            return None, [placed("availability", reason_of(error))]
         if len(devices) == 1:
             keys["sensor"] = keys["location"] = f"{NAMESPACE}device/{next(iter(devices))}"
         if "path" in keys:
@@ -145,7 +146,7 @@ class AnnouncementCompiler:
                 keys |= _place(observed.template, keys)
             keys |= _measured(entity, observed, keys, notes)
         except (BadAnnouncement, UnsupportedTemplate) as error:
-            faults.append(f"{what}: {error}")
+            faults.append(placed(what, reason_of(error)))
             return
         if "path" in keys:
             keys["required"] = False
@@ -153,7 +154,7 @@ class AnnouncementCompiler:
             try:
                 keys["set"] = self._setter(observed.command, keys)
             except BadAnnouncement as error:
-                faults.append(f"{what}: it cannot be set: {error}")
+                faults.append(placed(f"{what}: set", reason_of(error)))
         own: list[str] = []
         found = self._compiled(keys, what, own)
         if found is None and "set" in keys:  # a fault of the command does not concern the reading
@@ -169,12 +170,12 @@ class AnnouncementCompiler:
         self._check(topic)
         levels = topic.split("/")
         if "#" in topic or levels[-1] == "+" or any("+" in level and level != "+" for level in levels):
-            raise BadAnnouncement(f'the topic "{clean(topic)}" stands for too many topics')
+            raise BadAnnouncement(because("topic_of_many", name=clean(topic)))
         return {"topic": literal(topic)}
 
     def _check(self, topic: str) -> None:
         if len(topic) > LONGEST_TOPIC or topic.startswith(("$", *self._own_topics)) or not is_plain(topic):
-            raise BadAnnouncement(f'the topic "{clean(topic)}" cannot be announced')
+            raise BadAnnouncement(because("topic_not_announced", name=clean(topic)))
 
     def _setter(self, command: Keys, keys: Keys) -> Keys:
         """Return the key `set`. Raises `BadAnnouncement`."""
@@ -183,10 +184,10 @@ class AnnouncementCompiler:
         self._check(topic)
         wild = "+" in topic or "#" in topic
         if wild or topic.startswith(_PORTS) or is_announcement(topic, self._prefix):
-            raise BadAnnouncement(f'the topic "{clean(topic)}" is not one of commands')
+            raise BadAnnouncement(because("topic_not_of_commands", name=clean(topic)))
         setter["topic"] = literal(topic)
         if {"scale", "offset"} & keys.keys():
-            raise BadAnnouncement("its value is converted by the template")
+            raise BadAnnouncement(because("converted_by_template"))
         template = command.get("template")
         if template is not None:
             setter["payload"] = _command_payload(template)
@@ -199,10 +200,10 @@ class AnnouncementCompiler:
             spec = MappingSpec.model_validate({**keys, "name": clean(name)})
         except ValidationError as error:
             details = error.errors(include_input=False, include_url=False)
-            faults.extend(f"{name}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details[:3])
+            faults.extend(placed(name, f"{'.'.join(map(str, each['loc']))}: {each['msg']}") for each in details[:3])
             return None
         mapping = self._compiler.compile(spec, found)
-        faults.extend(f"{name}: {clean(str(error.fault))}" for error in found.found if not error.warning)
+        faults.extend(placed(name, clean(str(error.fault))) for error in found.found if not error.warning)
         return None if mapping is None else replace(mapping, announced=True)
 
 
@@ -225,7 +226,7 @@ def _place(template: str, reading: Keys) -> Keys:
         if no_number and calculated & keys.keys():
             raise UnsupportedTemplate("it calculates a number, but the value is not one")
     except UnsupportedTemplate as error:
-        raise UnsupportedTemplate(f'the template "{clean(template)}" is not supported: {error}') from None
+        raise UnsupportedTemplate(because("template", name=clean(template), reason=error)) from None
     return keys
 
 
@@ -313,7 +314,7 @@ def _command_payload(template: str) -> str:
     """Return the payload for a command template: a text with `{{ value }}`. Raises `BadAnnouncement`."""
     parts = _VALUE.split(template)
     if len(parts) == 1 or len(template) > LONGEST_TOPIC or any(re.search(r"\{[{%#]", part) for part in parts):
-        raise BadAnnouncement(f'the command template "{clean(template)}" is not supported')
+        raise BadAnnouncement(because("command_template", name=clean(template)))
     return "{value}".join(map(literal, parts))
 
 

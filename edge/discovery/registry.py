@@ -16,6 +16,8 @@ from edge import durable
 from edge.discovery.announcement import BadAnnouncement, clean, is_announcement, read_announcement
 from edge.discovery.announcement_store import Limits, StoredAnnouncement, StoredAnnouncements
 from edge.discovery.mappings import AnnouncementCompiler, Availability, CompiledAnnouncement
+from edge.mapping.errors import listed_fault
+from edge.mapping.fault_reasons import because, reason_of
 from edge.mapping.pack import MappingPack
 from edge.mapping.rules import CompiledMapping
 from edge.mapping.settings import MappingLimits
@@ -135,14 +137,10 @@ class HomeAssistantDiscovery:
             self._thread.join(timeout)
 
     def faults(self) -> list[dict[str, object]]:
-        """Announcements, or parts of them, that cannot be used: `file` (the topic), `reason`."""
+        """Announcements, or parts of them, that cannot be used: as `MappingFiles.faults`, with the topic as `file`."""
         # Without the lock, which is held while announcements are read: the event loop calls this.
         found = [*list(self._faults.items()), *self._problems.items()]
-        return [
-            {"file": topic, "reason": reason, "previous_version_applies": topic in self._kept}
-            for topic, reasons in found
-            for reason in reasons
-        ]
+        return [listed_fault(topic, reason, kept=topic in self._kept) for topic, reasons in found for reason in reasons]
 
     def take(self, topic: str, payload: bytes) -> bool:
         """Note a message. False: it is not an announcement."""
@@ -222,7 +220,7 @@ class HomeAssistantDiscovery:
         except BadAnnouncement as error:
             if known is not None:
                 self._kept.add(topic)
-            self._report(topic, (str(error),))
+            self._report(topic, (reason_of(error),))
             return False
         if self._is_own(found.compiled):
             return self._remove(topic)
@@ -254,11 +252,11 @@ class HomeAssistantDiscovery:
     def _read(self, topic: str, payload: bytes) -> StoredAnnouncement:
         limits = self._settings
         if len(payload) > limits.max_announcement:
-            raise BadAnnouncement(f"it has more than {limits.max_announcement} bytes (discovery.max_announcement)")
+            raise BadAnnouncement(because("announcement_bytes", limit=limits.max_announcement))
         try:
             text = payload.decode()
         except UnicodeDecodeError:
-            raise BadAnnouncement("the payload is not UTF-8 text") from None
+            raise BadAnnouncement(because("payload_not_text")) from None
         announcement = read_announcement(topic, self.prefix, text)
         self._stored.check_device(len(announcement.entities))
         try:
@@ -275,7 +273,7 @@ class HomeAssistantDiscovery:
         """List the faults of an announcement, and log them if they are new."""
         shown = tuple(faults[:_SHOWN])
         if len(faults) > _SHOWN:
-            shown += (f"{len(faults) - _SHOWN} further problems",)
+            shown += (because("further_problems", count=len(faults) - _SHOWN),)
         if not shown:
             self._faults.pop(topic, None)
         elif self._faults.get(topic) != shown:
@@ -298,7 +296,8 @@ class HomeAssistantDiscovery:
                     owners[observation] = topic
                     mappings.append(mapping)
                 else:
-                    problems[topic] = (f"{owners[observation]} has announced {observation} before",)
+                    before = because("announced_before", name=owners[observation], observation=observation)
+                    problems[topic] = (before,)
             for each, device in stored.compiled.availability:
                 topics.setdefault(each, set()).add(device)
         first = {each.topic: each for each in reversed(topics)}  # of several for one topic

@@ -46,7 +46,7 @@ class Sparkplug:
         stack.push_async_callback(self._stop)
 
     def faults(self) -> list[dict[str, object]]:
-        """Parts of births that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        """Parts of births that cannot be used: as `MappingFiles.faults`."""
         return self.adapter.host.faults()
 
     def takes(self, topic: str) -> bool:

@@ -1,4 +1,7 @@
-"""Reasons of faults that other languages have, by code. `edge/web/texts/faults` has their texts."""
+"""Reasons of faults that other languages have, by code: of mapping files, announcements and births.
+
+`edge/web/texts/faults` has their texts.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,58 @@ from typing import Final
 class Reason(str):
     """The English text of a reason, with the code and the values from which other languages make theirs."""
 
-    __slots__ = ("code", "values")
+    __slots__ = ("code", "place", "values")
 
-    code: str
+    code: str | None
+    """None: only English has it."""
     values: Mapping[str, str]
+    place: str
+    """Beginning of the text: the part that has the fault. Empty: the text has only the reason."""
 
-    def __new__(cls, text: str, code: str, values: Mapping[str, str]) -> Reason:
+    def __new__(cls, text: str, code: str | None, values: Mapping[str, str], place: str = "") -> Reason:
         """Keep `values`, which are those of the placeholders, next to the text."""
         found = super().__new__(cls, text)
-        found.code, found.values = code, values
+        found.code, found.values, found.place = code, values, place
         return found
+
+    @property
+    def alone(self) -> Reason:
+        """The same without the place."""
+        return Reason(self.removeprefix(f"{self.place}: "), self.code, self.values) if self.place else self
 
 
 REASONS: Final[Mapping[str, str]] = {
+    "announced_before": "{name} has announced {observation} before",
+    "announcement_bytes": "it has more than {limit} bytes (discovery.max_announcement)",
+    "availability_topics": "it has {count} topics, of which {limit} are read",
+    "birth_twice": "the birth has it twice",
+    "command_template": 'the command template "{name}" is not supported',
+    "components_missing": 'a device needs an object "components"',
+    "converted_by_template": "its value is converted by the template",
+    "datatype_unknown": "its datatype {name} is not one of Sparkplug B",
+    "datatype_unused": "its datatype is {name}, of which no observation is made; publish its parts as metrics",
+    "further_problems": "{count} further problems",
+    "identifier_length": "an identifier must have 1 to {limit} characters",
+    "max_bytes": "all devices would have more than {limit} bytes (discovery.max_bytes)",
+    "max_device_bytes": "the device would have more than {limit} bytes (discovery.max_device_bytes)",
+    "max_device_entities": "the device would have more than {limit} entities (discovery.max_device_entities)",
+    "max_entities": "all devices would have more than {limit} entities (discovery.max_entities)",
+    "metric_name": "its name has control characters, blanks at its ends, or two kinds of quotation marks",
+    "metric_of_device": "a device of the node has the same name",
+    "metric_of_node": "its node has a metric of the same name",
+    "metric_unnamed": "a metric has no name",
+    "metrics_limit": "all nodes would have more than {limit} metrics (sparkplug.max_metrics)",
+    "not_mapped": "it cannot be mapped: {reason}",
+    "payload_not_json": "the payload is not JSON: {reason}",
+    "payload_not_object": "the payload is not a JSON object",
+    "payload_not_text": "the payload is not UTF-8 text",
+    "platform_missing": 'it needs a "platform"',
+    "template": 'the template "{name}" is not supported: {reason}',
+    "topic_not_announced": 'the topic "{name}" cannot be announced',
+    "topic_not_of_commands": 'the topic "{name}" is not one of commands',
+    "topic_of_many": 'the topic "{name}" stands for too many topics',
+    "unit_converted": "it cannot be set, because its unit is converted",
+    "unit_unknown": 'the unit "{name}" is not known, so it has none',
     "actuator_topic_missing": "An actuator needs a topic.",
     "binary_fields": "Binary payloads have fields, and no others do.",
     "brace": 'A brace is open or stray in "{name}".',
@@ -96,6 +138,18 @@ def because(code: str, **values: object) -> Reason:
     """Return the reason with a code of `REASONS`."""
     given = {name: str(value) for name, value in values.items()}
     return Reason(REASONS[code].format_map(given), code, given)
+
+
+def placed(place: str, reason: str) -> Reason:
+    """Return a reason that begins with the part that has the fault."""
+    known = reason if isinstance(reason, Reason) else Reason(reason, None, {})
+    return Reason(f"{place}: {reason}", known.code, known.values, place)
+
+
+def reason_of(error: ValueError) -> str:
+    """Return the text of an error, with its code if it is a `Reason`: `str` forgets that."""
+    text = error.args[0] if error.args else ""
+    return text if isinstance(text, str) else str(error)
 
 
 def of_type(text: str, word: str, context: Mapping[str, object]) -> str:

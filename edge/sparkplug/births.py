@@ -16,7 +16,8 @@ from edge.discovery.announcement import BadAnnouncement, clean, encoded, is_plai
 from edge.discovery.device_classes import PROPERTIES, unit_of
 from edge.discovery.mappings import literal, property_name
 from edge.mapping.compiling import MappingCompiler
-from edge.mapping.errors import FaultsOfTable
+from edge.mapping.errors import FaultsOfTable, listed_fault
+from edge.mapping.fault_reasons import Reason, because, placed, reason_of
 from edge.mapping.file_units import FileUnits
 from edge.mapping.model import MappingSpec, ReadingKeys
 from edge.mapping.pack import MappingPack
@@ -100,7 +101,7 @@ class Source:
                 return f"{self.iri}/{encoded(metric)}"
             return f"{self.iri}/{'/'.join(map(encoded, levels))}"
         except BadAnnouncement as error:
-            raise BadMetric(str(error)) from None
+            raise BadMetric(reason_of(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +169,10 @@ class Births:
             return False
         of_node = self.known.get(Source(source.group, source.node)) if source.device else None
         if of_node is not None and source.device in of_node.metrics:
-            raise BadMetric("its node has a metric of the same name")
+            raise BadMetric(because("metric_of_node"))
         others = sum(each.given.size for other, each in self.known.items() if other != source)
         if others + given.size > self._most:
-            raise BadMetric(f"all nodes would have more than {self._most} metrics (sparkplug.max_metrics)")
+            raise BadMetric(because("metrics_limit", limit=self._most))
         self.known[source] = self._compiled(source, given)
         return known is None or known.metrics != given.metrics
 
@@ -185,11 +186,9 @@ class Births:
         return MappingPack("sparkplug", tuple(birth.mapping for birth in self.known.values()), own=False)
 
     def faults(self) -> list[dict[str, object]]:
-        """Parts of births that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        """Parts of births that cannot be used: as `MappingFiles.faults`, with the node or device as `file`."""
         return [
-            {"file": source.path, "reason": reason, "previous_version_applies": False}
-            for source, birth in list(self.known.items())
-            for reason in birth.faults
+            listed_fault(source.path, reason) for source, birth in list(self.known.items()) for reason in birth.faults
         ]
 
     def dump(self) -> list[object]:
@@ -198,7 +197,7 @@ class Births:
             [
                 *(source.group, source.node, source.device),
                 [list(astuple(each)) for each in birth.metrics.values()],
-                *(sorted(birth.given.skipped), list(birth.given.faults), birth.given.further),
+                *(sorted(birth.given.skipped), list(map(_dumped, birth.given.faults)), birth.given.further),
             ]
             for source, birth in tuple(self.known.items())
         ]
@@ -219,7 +218,7 @@ class Births:
                 }
                 if any(each.datatype not in DATATYPES for each in found.values()):
                     raise ValueError("a datatype is not known")
-                given = Given(found, frozenset(map(str, skipped)), tuple(map(str, faults)), int(further))
+                given = Given(found, frozenset(map(str, skipped)), tuple(map(_restored, faults)), int(further))
                 if size + given.size <= self._most and takes(source):
                     self.known[source] = self._compiled(source, given)
                     size += given.size
@@ -246,14 +245,14 @@ class Births:
             try:
                 readings[definition.name] = self._reading(source, definition, devices, notes)
             except BadMetric as error:
-                lost[definition.name] = str(error)
+                lost[definition.name] = reason_of(error)
         while (mapping := self._mapping(source, readings, lost)) is None:
             readings = {name: keys for name, keys in readings.items() if name not in lost}
         # Metrics without observations first, because the list is cut.
-        faults = [*given.faults, *(f"{clean(name)}: {reason}" for name, reason in lost.items()), *notes]
+        faults = [*given.faults, *(placed(clean(name), reason) for name, reason in lost.items()), *notes]
         shown = faults[:_MOST_FAULTS]
         if further := len(faults) - len(shown) + given.further:
-            shown.append(f"{further} further problems")
+            shown.append(because("further_problems", count=further))
         return Birth(given, mapping, tuple(shown), given.skipped | lost.keys())
 
     def _reading(self, source: Source, definition: Definition, devices: set[str], faults: list[str]) -> Keys:
@@ -261,10 +260,10 @@ class Births:
         name, datatype = definition.name, DATATYPES[definition.datatype]
         mark = "'" if '"' in name else '"'
         if mark in name or not is_plain(name):
-            raise BadMetric("its name has control characters, blanks at its ends, or two kinds of quotation marks")
+            raise BadMetric(because("metric_name"))
         observation = source.observation(name)
         if observation in devices:
-            raise BadMetric("a device of the node has the same name")
+            raise BadMetric(because("metric_of_device"))
         keys: Keys = {
             "path": f"metrics[{mark}{name}{mark}].value",
             "observation": observation,
@@ -276,7 +275,7 @@ class Births:
         keys |= _unit(definition, faults)
         if self._sets(source, definition):
             if "scale" in keys:
-                faults.append(f"{name}: it cannot be set, because its unit is converted")
+                faults.append(placed(clean(name), because("unit_converted")))
             else:
                 keys["set"] = {"topic": literal(source.command(name)), "qos": 0}
                 if datatype.limits is not None:
@@ -323,8 +322,8 @@ class Births:
         names = list(readings)
         for index, reason in faults:
             if not index:
-                raise BadMetric(f"it cannot be mapped: {clean(reason)}")
-            lost.setdefault(names[index], f"it cannot be mapped: {clean(reason)}")
+                raise BadMetric(because("not_mapped", reason=clean(reason)))
+            lost.setdefault(names[index], because("not_mapped", reason=clean(reason)))
         if not faults:
             raise BadMetric("it cannot be mapped")
         return None
@@ -344,7 +343,7 @@ def _defined(metrics: Iterable[Metric]) -> Given:
     for metric in metrics:
         name = metric.name
         if name is None:
-            faults.append("a metric has no name")
+            faults.append(because("metric_unnamed"))
             continue
         if is_of_protocol(name):
             protocol += 1
@@ -354,11 +353,11 @@ def _defined(metrics: Iterable[Metric]) -> Given:
         try:
             datatype_of(metric.datatype)
         except BadMetric as error:
-            faults.append(f"{clean(name)}: {error}")
+            faults.append(placed(clean(name), reason_of(error)))
             skipped.add(name)
             continue
         if name in found:
-            faults.append(f"{clean(name)}: the birth has it twice")
+            faults.append(placed(clean(name), because("birth_twice")))
             continue
         unit = metric.properties.get("engUnit")
         text = unit.strip() if isinstance(unit, str) else ""
@@ -367,13 +366,25 @@ def _defined(metrics: Iterable[Metric]) -> Given:
     return Given(found, frozenset(skipped - found.keys()), first, len(faults) - len(first))
 
 
+def _dumped(fault: str) -> object:
+    return [fault, fault.code, dict(fault.values), fault.place] if isinstance(fault, Reason) else fault
+
+
+def _restored(dumped: Any) -> str:  # noqa: ANN401  it is JSON
+    """Return a fault from `_dumped`, or from a version that stored only its text."""
+    if isinstance(dumped, str):
+        return dumped
+    text, code, values, place = dumped
+    return Reason(str(text), str(code) if code else None, {str(k): str(v) for k, v in values.items()}, str(place))
+
+
 def _unit(definition: Definition, faults: list[str]) -> Mapping[str, object]:
     """Return the keys of the unit, and of the scale if QUDT lacks it."""
     if not definition.unit or DATATYPES[definition.datatype].key not in ("integer", "number"):
         return {}
     scaled = unit_of(definition.unit, "")
     if scaled is None:
-        faults.append(f'{clean(definition.name)}: the unit "{clean(definition.unit)}" is not known, so it has none')
+        faults.append(placed(clean(definition.name), because("unit_unknown", name=clean(definition.unit))))
         return {}
     factor = Decimal(scaled.scale)
     if factor == 1:

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from edge.mapping.binary import shortest
+from edge.mapping.fault_reasons import because
 from edge.mapping.reading import XSD_DATE_TIME
 from edge.sparkplug.payload import BOOLEAN, DOUBLE, FLOAT, INT, LONG, STRING, Metric
 
@@ -91,9 +92,9 @@ def datatype_of(number: int | None) -> Datatype:
     found = DATATYPES.get(number or 0)
     if found is None:
         if number is None or not 0 < number < 35:
-            raise BadMetric(f"its datatype {number or 0} is not one of Sparkplug B")
+            raise BadMetric(because("datatype_unknown", name=number or 0))
         name = _OTHERS.get(number, "an array")
-        raise BadMetric(f"its datatype is {name}, of which no observation is made; publish its parts as metrics")
+        raise BadMetric(because("datatype_unused", name=name))
     return found
 
 

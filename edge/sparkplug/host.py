@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from edge.discovery.announcement import clean, is_plain
+from edge.mapping.errors import listed_fault
+from edge.mapping.fault_reasons import reason_of
 from edge.mapping.settings import MappingLimits
 from edge.sparkplug.births import NAMESPACE, Births, Source, is_of_protocol
 from edge.sparkplug.datatypes import DATATYPES, BadMetric, value_of
@@ -216,9 +218,9 @@ class SparkplugHost:
         }
 
     def faults(self) -> list[dict[str, object]]:
-        """Births, and parts of them, that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        """Births, and parts of them, that cannot be used: as `MappingFiles.faults`."""
         refused = [
-            {"file": source.path, "reason": f"its birth cannot be used: {reason}", "previous_version_applies": False}
+            listed_fault(source.path, reason, begin="its birth cannot be used: ")
             for source, reason in self.refused().items()
         ]
         return [*refused, *self.births.faults()]
@@ -300,7 +302,7 @@ class SparkplugHost:
         except BadMetric as error:
             node.state.end_device(source.device)
             if len(node.refused) < _MOST_REFUSED:
-                node.refused[source.device] = str(error)
+                node.refused[source.device] = reason_of(error)
             self._refuse(source.data_topic, f"its birth cannot be used: {error}", b"", received)
             self._mark(source, received, present=False)
             return ""

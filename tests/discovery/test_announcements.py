@@ -39,6 +39,20 @@ def test_a_changed_announcement_replaces_the_first_and_an_empty_one_removes_it(h
     assert home.discovery.entities == 0
 
 
+def test_the_faults_have_codes_for_other_languages(home):
+    switch = {"name": "Fan", "uniq_id": "s", "stat_t": "room/s", "cmd_t": "home/+/set"}
+    home.announce("switch/s/config", switch)
+    home.announce("sensor/t/config", {**SENSOR, "uniq_id": "t", "val_tpl": "{{ value | regex_replace('a') }}"})
+    home.announce("sensor/b/config", b"[]")
+    found = [part for fault in home.discovery.faults() for part in fault["faults"]]
+    assert [(each["key"], each["reason_code"], each["reason_values"].get("name")) for each in found] == [
+        ("switch/Fan: set", "topic_not_of_commands", "home/+/set"),
+        ("sensor/T", "template", "{{ value | regex_replace('a') }}"),
+        (None, "payload_not_object", None),
+    ]
+    assert [each["text"] for each in found] == home.reasons()
+
+
 FAULTY = {
     "cut": b"{",
     "list": b"[]",

@@ -63,6 +63,7 @@ async def test_an_examination_lists_findings_with_their_remedies(house, page):
 async def test_an_edge_node_shows_its_adapter_and_its_state(house, page):
     def fill(payload: Any) -> None:
         tahu.metric(payload, 180.25, name="Inputs/Temperature", unit="°C")
+        tahu.metric(payload, b"\x01", tahu.BYTES, name="Camera")
 
     node = EdgeNode(int(house.endpoints["mqtt"].rpartition(":")[2]), "Plant", "Line 1", fill=fill)
     try:
@@ -75,6 +76,7 @@ async def test_an_edge_node_shows_its_adapter_and_its_state(house, page):
         assert "is the primary host sepa-edge:" in shown
         assert "receives the messages" in shown
         assert "1 metric is known" in shown
+        assert "Plant/Line 1: Camera: its datatype is Bytes, of which" in await page.evaluate(names("main .problem"))
         await page.wait_for("document.querySelector('#sources a') !== null")
         await page.evaluate("document.querySelector('#sources a').click()")
         await page.wait_for("document.getElementById('about')?.textContent.startsWith('Sparkplug B: born')")
@@ -83,6 +85,8 @@ async def test_an_edge_node_shows_its_adapter_and_its_state(house, page):
         await open_page(page)
         await speak(page, "de")
         await page.wait_for(f"{names('#sources dd')}.includes('gestorben')")
+        text = "Plant/Line 1: Camera: Das ist nicht verwendbar. Der Datentyp ist Bytes, aus dem keine Beobachtung wird"
+        await page.wait_for(f"{names('main .problem')}.includes('{text}')")
     finally:
         node.close()
 

@@ -12,13 +12,15 @@ export function Fault({ fault }) {
   return joined(faultParts(fault));
 }
 
-/** Why a mapping file cannot be used, as one element for each of its faults. Without `file`, they do not name it. */
-export function FileFault({ file, reason, faults, further_faults: further }) {
+/** Why a mapping file, an announcement or a birth cannot be used, as one element for each of its faults. Without `file`,
+ *  they do not name it. */
+export function FileFault({ file = "", reason, faults, further_faults: further }) {
   useEffect(() => { loadReasons().catch(() => {}); }, []);  // without them, the reasons are English
-  if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto"><${English}>${reason}<//></p>`;
-  const name = file && `${isolated(file.split("/").pop())}: `;
-  return html`${faults.map((each) => html`<p class="problem" dir="auto">${name}<${Fault} fault=${each} /></p>`)}
-    ${further && html`<p class="problem" dir="auto">${name}${t("fault.further", { n: further })}</p>`}`;
+  // The path of a mapping file begins with a slash; the topic of an announcement, or the name of a node, does not.
+  const name = file.startsWith("/") ? file.split("/").pop() : file, begin = name && `${isolated(name)}: `;
+  if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto">${!reason.startsWith(file) && begin}<${English}>${reason}<//></p>`;
+  return html`${faults.map((each) => html`<p class="problem" dir="auto">${begin}<${Fault} fault=${each} /></p>`)}
+    ${further && html`<p class="problem" dir="auto">${begin}${t("fault.further", { n: further })}</p>`}`;
 }
 
 /** An error of a request. */
