@@ -42,6 +42,7 @@ SHOWN = {
     "how-to/rf433.md": {"Acurite-Tower/A/8623": "44 21.3", "Fineoffset-WHx080/5": "135.3 0.2 3.672"},
     "how-to/shelly.md": {"shellyplus1pm-a8032ab636ec": "6.532 8.9 On 39.9 237.5"},
     "how-to/tasmota.md": {"plug": "On 42 12.345 231"},
+    "how-to/web-of-things.md": {"lamp": "10 Off"},
     "how-to/zigbee2mqtt.md": {"hall": "21.46 2.9", "lamp": "100 Off"},
 }
 """The values that the picture of a page shows, by place."""
