@@ -257,6 +257,11 @@ TEXTS: Final[dict[str, FindingTexts]] = {
         "its previous version applies until the gateway restarts",
         "see `edge mapping check FILE`; the gateway loads the file as soon as it is saved",
     ),
+    "gateway.mapping_fault_announced": FindingTexts(
+        "a device announces something that cannot be used: {reason}",
+        "the value is missing, cannot be set, or has no unit",
+        "correct it at the device, or map its messages in your own file: docs/how-to/discovery.md, docs/sparkplug.md",
+    ),
     "gateway.rule_fault": FindingTexts(
         "a rule has an error: {reason}",
         "it has no effect",

@@ -68,12 +68,18 @@ class Fault:
 
 
 def listed_fault(source: str, reason: str, *, begin: str = "", kept: bool = False) -> dict[str, object]:
-    """Return a fault as `MappingFiles.faults` lists it. `source`: its announcement or birth. `begin`: beginning of the
-    English text. `kept`: the previous announcement applies.
+    """Return a fault as `MappingFiles.faults` lists it, and `announced`: it is not one of a file. `source`: its
+    announcement or birth. `begin`: beginning of the English text. `kept`: the previous announcement applies.
     """
     known = reason if isinstance(reason, Reason) else Reason(reason, None, {})
     part = Fault(known.alone, key=known.place or None).to_json() | {"text": begin + reason}
-    return {"file": source, "reason": begin + reason, "faults": [part], "previous_version_applies": kept}
+    return {
+        "file": source,
+        "reason": begin + reason,
+        "faults": [part],
+        "previous_version_applies": kept,
+        "announced": True,
+    }
 
 
 class MappingError(ValueError):

@@ -107,13 +107,25 @@ def test_gateway(machine):
     assert states(gateway.check(machine.around())) == ["ok", "unknown"]
     fault = {"file": "a.toml", "reason": "a.toml:3: no", "previous_version_applies": False}
     faults = {
-        "mapping_faults": [fault, {"file": "c.toml", "reason": "no", "previous_version_applies": True}],
+        "mapping_faults": [
+            fault,
+            {"file": "c.toml", "reason": "no", "previous_version_applies": True},
+            {
+                "file": "homeassistant/light/a/config",
+                "reason": "no",
+                "previous_version_applies": True,
+                "announced": True,
+            },
+        ],
         "query_faults": {"b.rq": "no"},
     }
     machine.health = (200, HEALTHY | faults | {"parts": {"ws": "no answer"}, "announce_fault": "no client"})
     found = list(gateway.check(machine.around()))
-    assert states(found) == ["warning"] * 5
+    assert states(found) == ["warning"] * 6
     assert found.pop().what == "announcing to Home Assistant fails: no client"
+    announced = found.pop(3)
+    assert announced.what.endswith(" that cannot be used: homeassistant/light/a/config no")
+    assert "at the device" in announced.do
     assert [each.what.partition(" has an error: ")[2] for each in found[1:]] == [
         "a.toml:3: no",
         "c.toml no",

@@ -41,9 +41,8 @@ def check(around: DoctorContext) -> Iterator[Finding]:
     for part, state in still.items():
         yield warning("gateway.stalled", component=part, reason=state)
     for kind in ("mapping", "rule", "query"):
-        for fault, previous in _faults(health.get(f"{kind}_faults")):
-            code = f"gateway.{kind}_fault_previous" if previous and kind == "mapping" else f"gateway.{kind}_fault"
-            yield Finding("warning", code, {"reason": fault})
+        for fault, suffix in _faults(health.get(f"{kind}_faults")):
+            yield Finding("warning", f"gateway.{kind}_fault{suffix}", {"reason": fault})
     if announcing := health.get("announce_fault"):
         yield warning("gateway.announce_fault", reason=str(announcing))
     if not still:
@@ -53,15 +52,19 @@ def check(around: DoctorContext) -> Iterator[Finding]:
         yield unknown("gateway.few_details")
 
 
-def _faults(faults: object) -> list[tuple[str, bool]]:
-    """Return the faults in a member of `/health`: the text, and whether the previous version of the file applies."""
+def _faults(faults: object) -> list[tuple[str, str]]:
+    """Return the faults in a member of `/health`: the text, and the end of the code of its finding."""
     if isinstance(faults, dict):
-        return [(f"{name}: {fault}", False) for name, fault in faults.items()]
+        return [(f"{name}: {fault}", "") for name, fault in faults.items()]
     found = faults if isinstance(faults, list) else []
-    return [
-        (_text(each), each.get("previous_version_applies") is True) if isinstance(each, dict) else (str(each), False)
-        for each in found
-    ]
+    return [(_text(each), _suffix(each)) if isinstance(each, dict) else (str(each), "") for each in found]
+
+
+def _suffix(fault: dict[str, object]) -> str:
+    """Return how the remedy differs: for an announcement, and for a file whose previous version applies."""
+    if fault.get("announced") is True:
+        return "_announced"
+    return "_previous" if fault.get("previous_version_applies") is True else ""
 
 
 def _text(fault: dict[str, object]) -> str:

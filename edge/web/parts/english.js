@@ -14,10 +14,9 @@ export function Fault({ fault }) {
 
 /** Why a mapping file, an announcement or a birth cannot be used, as one element for each of its faults. Without `file`,
  *  they do not name it. */
-export function FileFault({ file = "", reason, faults, further_faults: further }) {
+export function FileFault({ file = "", reason, faults, further_faults: further, announced }) {
   useEffect(() => { loadReasons().catch(() => {}); }, []);  // without them, the reasons are English
-  // The path of a mapping file begins with a slash; the topic of an announcement, or the name of a node, does not.
-  const name = file.startsWith("/") ? file.split("/").pop() : file, begin = name && `${isolated(name)}: `;
+  const name = announced ? file : file.split("/").pop(), begin = name && `${isolated(name)}: `;
   if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto">${!reason.startsWith(file) && begin}<${English}>${reason}<//></p>`;
   return html`${faults.map((each) => html`<p class="problem" dir="auto">${begin}<${Fault} fault=${each} /></p>`)}
     ${further && html`<p class="problem" dir="auto">${begin}${t("fault.further", { n: further })}</p>`}`;

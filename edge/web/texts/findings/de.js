@@ -95,6 +95,7 @@ export const FINDINGS = {
   "gateway.stalled": ["ein Bestandteil kommt nicht voran: {component}: {reason}", "der Watchdog startet ihn neu, wenn es so bleibt", "prüfen Sie noch einmal"],
   "gateway.mapping_fault": ["eine Zuordnung hat einen Fehler: {reason}", "sie hat keine Wirkung", "siehe `edge mapping check FILE`; das Gateway lädt die Datei, sobald sie gespeichert ist"],
   "gateway.mapping_fault_previous": ["eine Zuordnung hat einen Fehler: {reason}", "bis zum Neustart des Gateways gilt ihre vorherige Version", "siehe `edge mapping check FILE`; das Gateway lädt die Datei, sobald sie gespeichert ist"],
+  "gateway.mapping_fault_announced": ["ein Gerät kündigt etwas an, das nicht verwendbar ist: {reason}", "der Wert fehlt, ist nicht einstellbar oder hat keine Einheit", "berichtigen Sie es am Gerät, oder ordnen Sie seine Nachrichten in einer eigenen Datei zu: docs/how-to/discovery.md, docs/sparkplug.md"],
   "gateway.rule_fault": ["eine Regel hat einen Fehler: {reason}", "sie hat keine Wirkung", "siehe `edge rules test FILE`; das Gateway lädt die Datei, sobald sie gespeichert ist"],
   "gateway.query_fault": ["eine fortlaufende Abfrage hat einen Fehler: {reason}", "sie hat keine Wirkung", "berichtigen Sie ihre Datei oder veröffentlichen Sie die Abfrage noch einmal"],
   "gateway.announce_fault": ["Ankündigungen an Home Assistant scheitern: {reason}", "Home Assistant zeigt vielleicht alte Werte oder keine Geräte", "siehe docs/how-to/home-assistant.md; das Gateway versucht es wieder"],
