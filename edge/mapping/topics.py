@@ -72,6 +72,8 @@ def name_pattern(text: str, names: list[str]) -> tuple[str | None, re.Pattern[st
 
     New capture names are appended to `names`. Raises `BadKeyError`.
     """
+    if "{" not in text and "}" not in text:
+        return text, None, None
     regex: list[str] = []
     literal: list[str] = []
     captures = 0

@@ -9,7 +9,7 @@ import pytest
 from edge.mapping import Mapper, MappingError, all_units, load_pack
 from edge.mapping.terms import NAMESPACES
 from edge.mapping.unit_symbols import QUDT_1_1, QUDT_2, UNIT_CODES, unit_symbols
-from edge.mapping.units import unit_iri
+from edge.mapping.units import is_known, unit_iri
 from edge.mapping.units_page import page
 
 
@@ -95,6 +95,11 @@ def test_the_common_units_are_units_of_qudt():
     names = {each.iri for each in all_units()}
     assert len(all_units()) == len(names) > 3_500
     assert set(UNIT_CODES.values()) <= names
+    assert [name for name in sorted(names)[::20] if not is_known(name)] == []
+    others = (
+        {name[:-1] for name in names} | {f"{name}x" for name in names} | {QUDT_1_1, QUDT_2, f"{QUDT_2}@ {QUDT_1_1}"}
+    )
+    assert [name for name in sorted(others - names)[::40] if is_known(name)] == []
 
 
 def test_the_page_of_the_documentation_lists_the_common_units():
