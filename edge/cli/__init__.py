@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -73,6 +72,8 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            import difflib  # 3 ms, and only suggestions need it
+
             near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             remedy = f"Did you mean `edge {near[0]}`?" if near else "`edge --help` lists the commands."
             raise click.UsageError(f"{error.message} {remedy}", ctx) from None

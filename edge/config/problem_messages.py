@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,6 +104,8 @@ def unknown_variable(variable: str, key: str) -> str | None:
         return None
     if is_section(key):
         return f"{variable}: names a section, not a key; {variable}__KEY sets a key of it"
+    import difflib  # 3 ms, and only problems need it
+
     names = {"EDGE__" + known.upper().replace(".", "__"): known for known in fields()}
     near = difflib.get_close_matches(variable.upper(), names, n=1)
     hint = f"did you mean {near[0]}?" if near else "`edge config show` lists the keys"
@@ -112,6 +113,8 @@ def unknown_variable(variable: str, key: str) -> str | None:
 
 
 def _unknown(path: list[str]) -> str:
+    import difflib  # 3 ms, and only problems need it
+
     *section, name = path
     inside = [key for key in fields() if key.rpartition(".")[0] == ".".join(section)]
     siblings = [key.rpartition(".")[2] for key in inside]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -156,6 +155,8 @@ def under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to `word`."""
+    import difflib  # 3 ms, and only suggestions need it
+
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return close[0] if close else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -104,6 +103,8 @@ class _NameSearch:
                 break
             if len(key) <= _LONGEST_NAME:
                 folded.setdefault(key, name)  # of names that differ in their case only, the first one
+        import difflib  # 3 ms, and only explanations need it
+
         close = difflib.get_close_matches(wanted, folded, n=1)
         return folded[close[0]] if close else None
 
@@ -138,6 +139,8 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
         return MessageExplanation(topic, outcome, tuple(candidates), reasons=tuple(reasons), missing=tuple(missing))
     patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
     similar = sorted(patterns) if len(topic) <= _LONGEST_TOPIC else ()
+    import difflib  # 3 ms, and only explanations need it
+
     nearest = difflib.get_close_matches(topic, similar, n=3, cutoff=0.4)
     others = tuple(islice(_others(mapper, topic, {each.mapping for each in candidates}, nearest), _MOST_OTHERS))
     return MessageExplanation(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Sequence
 from typing import Final, Literal
@@ -279,6 +278,8 @@ def _keywords(grammar: Grammar) -> frozenset[str]:
 
 
 def _nearest(word: str, words: Collection[str], similarity: float) -> str | None:
+    import difflib  # 3 ms, and only suggestions need it
+
     close = difflib.get_close_matches(word, sorted(words), n=1, cutoff=similarity)
     return close[0] if close else None
 

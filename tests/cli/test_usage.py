@@ -113,6 +113,34 @@ main()
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_start_imports_only_what_its_settings_use(tmp_path):
+    """Each of these takes milliseconds and memory: other gates and adapters, and messages about mistakes."""
+    unused = {
+        "aiocoap",
+        "cbor2",
+        "cryptography",
+        "serial",
+        "edge.jsap",
+        "edge.security.security",
+        "edge.sparkplug.host",
+    }
+    unused |= {"difflib", "edge.sparql.explanation", "edge.streams.language", "edge.gateway.streams", "httpx", "rdflib"}
+    script = f"""
+import asyncio, sys
+import edge.process
+from edge.config import Settings
+from edge.gateway import Gateway
+from edge.mapping import units
+free = {{name: {{"port": 0}} for name in ("http", "ws", "mqtt")}}
+async def main():
+    async with Gateway(Settings.model_validate({{"data_dir": {str(tmp_path)!r}, **free}})):
+        print(sorted(set(sys.modules) & {unused}), units._vocabulary.cache_info().currsize)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[] 0\n", "")
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["query"], ["run", "--nonsense"], ["query", "-f", "pdf", "x"], []])
 def test_invalid_command_line_is_exit_code_2(edge, arguments):
     done = edge(*arguments)

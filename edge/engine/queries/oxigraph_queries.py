@@ -27,7 +27,6 @@ from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.syntax import tokenize
 from edge.sparql.diagnosis import Diagnosis
-from edge.sparql.explanation import explain
 from edge.sparql.tokens import Token, has_word, read_prologue, variables
 
 T = TypeVar("T")
@@ -147,6 +146,8 @@ def check_query(text: str, rules: QueryRules) -> list[Token]:
     error = (rules.parse or parse)(text, rules.settings.base_iri)
     if error is not None:
         refuse_form(text, tokens, _VERBS, "This is an update, not a query", "Send it as an update.")
+        from edge.sparql.explanation import explain  # only rejected texts need it
+
         raise ParsingFailed(explain("query", text, tokens, error))
     refuse_service(tokens, rules)
     check_calls(text, tokens, Names(read_prologue(text, tokens, 0)[0], rules.settings.base_iri))
@@ -247,6 +248,8 @@ def evaluate(
             named_graphs=named,
         )
     except SyntaxError as error:
+        from edge.sparql.explanation import explain  # only rejected texts need it
+
         raise ParsingFailed(explain("query", text, tokens, str(error))) from None
     except (RuntimeError, OSError, ValueError) as error:
         raise EvaluationFailed(f"The query could not be evaluated: {error}") from None

@@ -32,7 +32,6 @@ from edge.protocol.syntax import closing, tokenize
 from edge.sparql.algebra import Parameter
 from edge.sparql.cursor import Parameters
 from edge.sparql.diagnosis import Diagnosis
-from edge.sparql.explanation import explain, reported_position
 from edge.sparql.tokens import Token, read_prologue
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
@@ -61,6 +60,8 @@ class UpdateCompiler:
         try:
             parts = _operation_texts(text, tokens)
         except ParsingFailed:
+            from edge.sparql.explanation import explain  # only rejected texts need it
+
             raise ParsingFailed(explain("update", text, tokens, "")) from None
         for part in parts:
             where = _where(part.tokens)
@@ -173,6 +174,8 @@ def _assess(text: str, tokens: Sequence[Token], prologue: str, start: int, end: 
     try:  # parse again for the position of the error; the result is the same, so nothing is evaluated here either
         ox.Store().update(prologue + operations, base_iri=rules.settings.base_iri)
     except (SyntaxError, ValueError) as error:
+        from edge.sparql.explanation import explain, reported_position  # only rejected texts need it
+
         position = start - len(prologue) + reported_position(prologue + operations, str(error))
         raise ParsingFailed(explain("update", text, tokens, str(error), max(0, position))) from None
 

@@ -1,6 +1,5 @@
 """CoAP in a whole gateway: readings with mappings, security, settings."""
 
-import json
 import subprocess
 import sys
 
@@ -164,13 +163,6 @@ async def test_a_subscription_is_its_clients_own_and_ends_with_its_rights(tmp_pa
 async def test_without_security_only_loopback_addresses_are_listened_on(tmp_path):
     with pytest.raises(StartError, match=r"coap\.host"):
         await Gateway(settings(tmp_path, coap={"enabled": True, "host": "0.0.0.0", "port": 0})).start()
-
-
-def test_the_library_is_not_loaded_if_coap_is_disabled():
-    assert not Settings().coap.enabled
-    code = "import sys, json, edge.process; print(json.dumps(sorted({'aiocoap', 'cbor2'} & set(sys.modules))))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []
 
 
 def test_oscore_is_not_loaded_without_keys(tmp_path):
