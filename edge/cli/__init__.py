@@ -13,6 +13,9 @@ from edge import __version__
 from edge.cli.exit_codes import EXIT_CODES, INTERRUPTED
 from edge.command_line import report_failed_output, require_utf8
 
+# Otherwise the first model searches all installed packages for plugins of Pydantic, which takes 5 ms and more.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 _COMMANDS: Final = {
     "run": ("edge.cli.run", "Run the gateway."),
     "query": ("edge.cli.sparql", "Send a SPARQL query to the running gateway."),
