@@ -8,13 +8,15 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+"""Programs of the browser, the first one that is installed is used."""
 _OPTIONS: Final = (
     "--headless",
     "--no-sandbox",
@@ -64,9 +66,12 @@ class Chromium:
         self.url = url
 
     @classmethod
-    def start(cls, profile: Path, *options: str) -> Self:
-        """Start a browser with a new profile directory. Raises `BrowserError` if no browser is installed."""
-        program = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    def start(cls, profile: Path, *options: str, names: Sequence[str] = NAMES) -> Self:
+        """Start a browser with a new profile directory. `names`: of its program, the preferred one first.
+
+        Raises `BrowserError` if no browser is installed.
+        """
+        program = next((path for name in names if (path := shutil.which(name))), None)
         if program is None:
             raise BrowserError("no browser: install the package chromium")
         command = [program, *options, f"--user-data-dir={profile}", *_OPTIONS]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import resources
 from urllib.parse import urlsplit
 
 import pytest
 
-from edge.bench.chromium import BrowserError, Chromium, Page
+from edge.bench.chromium import NAMES, BrowserError, Chromium, Page
 
 _OPTIONS = (
     "--ignore-certificate-errors",
@@ -18,6 +18,13 @@ _OPTIONS = (
     # shows the controls of the window, which have renderers of their own.
     "--disable-features=SpareRendererForSitePerProcess,PreloadTopChromeWebUI",
 )
+
+
+_SHELL = ("chromium-headless-shell", *NAMES)
+"""Prefer Chromium's engine without the windows and services of a desktop browser: a page takes half the processor time.
+
+`tests/web/test_tour.py` uses the whole browser.
+"""
 
 
 class Browser(Page):
@@ -62,8 +69,18 @@ class Browser(Page):
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory) -> Iterator[Chromium]:
     """One browser for all pages. Tests are skipped if none is installed."""
+    yield from _started(tmp_path_factory, _SHELL)
+
+
+@pytest.fixture(scope="session")
+def desktop_chromium(tmp_path_factory) -> Iterator[Chromium]:
+    """The browser that users have, without a screen."""
+    yield from _started(tmp_path_factory, NAMES)
+
+
+def _started(tmp_path_factory: pytest.TempPathFactory, names: Sequence[str]) -> Iterator[Chromium]:
     try:
-        started = Chromium.start(tmp_path_factory.mktemp("chromium") / "profile", *_OPTIONS)
+        started = Chromium.start(tmp_path_factory.mktemp("chromium") / "profile", *_OPTIONS, names=names)
     except BrowserError as error:
         if str(error).startswith("no browser"):
             pytest.skip(str(error))

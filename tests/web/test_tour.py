@@ -1,4 +1,4 @@
-"""The tour on a new gateway: from nothing to the first mapped device, in a real browser."""
+"""The tour on a new gateway: from nothing to the first mapped device, in the browser that users have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import pytest
 from house import LIVE, House, names, press
 
 STEP = "document.querySelector('#tour [aria-current=step] h3')?.textContent"
+
+
+@pytest.fixture(scope="module")
+def chromium(desktop_chromium):
+    return desktop_chromium
 
 
 @pytest.fixture
