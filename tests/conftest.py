@@ -9,10 +9,12 @@ import os
 import signal
 import ssl
 import sys
+import threading
 from collections import Counter
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import httpx
 import pytest
@@ -101,6 +103,8 @@ settings.load_profile("unhurried")
 
 started: list[str] = []
 """Processes that the running test has started."""
+left_writers: WeakSet[threading.Thread] = WeakSet()
+"""Writer threads of engines that earlier files left running."""
 
 
 def _note_process(event: str, arguments: tuple[object, ...]) -> None:
@@ -143,9 +147,17 @@ def pytest_runtest_setup() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """Fail a unit test that has started a process: `make test-fast` runs it before each commit."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Fail a unit test that has started a process: `make test-fast` runs it before each commit.
+
+    Fail the last test of a file that leaves an engine running: it would use resources of all later tests.
+    """
     yield
+    if nextitem is None or nextitem.path != item.path:
+        left = [each for each in threading.enumerate() if each.name == "writer" and each not in left_writers]
+        left_writers.update(left)
+        if left:
+            pytest.fail(f"A test of {item.path.name} left {len(left)} engines running: close them")
     if started and item.get_closest_marker("unit"):
         pytest.fail(
             f"The test started a process ({started[0]}), so it is not a unit test: add it to KINDS in conftest.py"
