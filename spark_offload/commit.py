@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from spark_offload import compat
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import OutboxEpoch, sync
-from spark_offload.positions import commit_metadata, history, metadata
+from spark_offload.positions import commit_metadata, logged_commits, metadata
 from spark_offload.table import LOG, PARTITION, directory, open_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def append(
         # The setting belongs to the session, with which callers may write other tables.
         spark.conf.unset(_WRITERS)
     # Delta skips a commit whose txnVersion is not new, and reports success: only the run id proves that it is ours.
-    for commit in history(spark, path):
+    for commit in logged_commits(spark, path):
         if (found := metadata(commit)) and found["run"] == run:
             made = int(commit["version"])
             flush(path, made)

@@ -22,16 +22,14 @@ def jvm(spark: SparkSession) -> JVMView:
     return found
 
 
-def remember_classes(spark: object) -> None:
+def remember_classes(spark: SparkSession) -> None:
     """Store the classes that PySpark looks up again for each column, as attributes of the view of the JVM.
 
     Py4J has no cache of them. For a name without its package, the JVM searches all 280 jars for a class in each of
     several packages. These look-ups took 5 to 9 % of the samples of a JVM that plans queries with many expressions.
     A session of Spark Connect has no view of the JVM.
     """
-    from pyspark.sql import SparkSession as ClassicSession
-
-    if not isinstance(spark, ClassicSession):
+    if not is_classic_session(spark):
         return
     view = jvm(spark)
     for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"):
@@ -100,6 +98,13 @@ def connect_checkpoint(session: SparkSession, name: str) -> DataFrame:
 
     used: Any = session
     return DataFrame(CachedRemoteRelation(name, used), used)
+
+
+def is_classic_session(spark: object) -> bool:
+    """Return whether a session has a JVM of this process."""
+    from pyspark.sql import SparkSession as ClassicSession
+
+    return isinstance(spark, ClassicSession)
 
 
 def is_classic(frame: DataFrame) -> bool:

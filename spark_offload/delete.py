@@ -24,7 +24,7 @@ from spark_offload.errors import LandingRefused, TableRefused
 from spark_offload.gaps import acknowledged_but_missing
 from spark_offload.landing import LandingZone, OutboxEpoch, sync
 from spark_offload.local_rows import local_frame
-from spark_offload.positions import changed_by_others, history, metadata, place, state, totals_note
+from spark_offload.positions import changed_by_others, logged_commits, metadata, place, state, totals_note
 from spark_offload.segment_deletion import remove_segments
 from spark_offload.session import changed_settings
 from spark_offload.table import LOG, PARTITION, SCHEMA, directory, location, named, open_table, properties
@@ -201,7 +201,7 @@ def _counted(spark: SparkSession, path: str, deletions: Deletions) -> tuple[int,
     """Return the rows that an interrupted deletion removed from this table, and the last numbers of their outboxes."""
     if not (counted := deletions.counted()):
         return 0, []
-    found = belonging(counted, history(spark, path, None))
+    found = belonging(counted, logged_commits(spark, path, None))
     return sum(one.rows for one in found), merged(last for one in found for last in one.last)
 
 
@@ -273,7 +273,7 @@ def _apply(spark: SparkSession, path: str, deletions: Deletions) -> int:
 
 def _only_deleted(spark: SparkSession, path: str, commits: int, rows: int) -> bool:
     """Return whether the newest commits deleted this number of rows and made a note of it, and nothing else."""
-    made = history(spark, path, commits)
+    made = logged_commits(spark, path, commits)
     return [one["operation"] for one in made] == ["SET TBLPROPERTIES", "DELETE"] and made[1]["operationMetrics"].get(
         "numDeletedRows"
     ) == str(rows)
@@ -308,7 +308,7 @@ def forget_versions(spark: SparkSession, path: str, deletions: Deletions) -> int
 
 def _version_with_positions(spark: SparkSession, path: str, deletions: Deletions) -> int:
     """Return the newest version if its commit has the positions after all deletions, or else append such a commit."""
-    (newest,) = history(spark, path, 1)
+    (newest,) = logged_commits(spark, path, 1)
     if (metadata(newest) or {}).get("deleted") == deletions.applied:
         return int(newest["version"])
     version, positions, totals = state(spark, path)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from spark_offload.compat import plan_text
 from spark_offload.errors import QueryRefused
 from spark_offload.newest_rows import newest_rows
-from spark_offload.positions import history
+from spark_offload.positions import logged_commits
 from spark_offload.services import among, answered, unanswered
 from spark_offload.sparql.construct import constructed
 from spark_offload.sparql.content import Content
@@ -108,7 +108,7 @@ class History:
         version = self._version
         rows = open_table(self._spark, path, version)
         if version is None:
-            version = int(history(self._spark, path, 1)[0]["version"])
+            version = int(logged_commits(self._spark, path, 1)[0]["version"])
             rows = open_table(self._spark, path, version)
         return Content(rows, lambda: newest_rows(self._spark, path, version))
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  conventional name
 
 from spark_offload.newest_rows import newest, newest_rows
-from spark_offload.positions import history
+from spark_offload.positions import logged_commits
 from spark_offload.table import SCHEMA, location, open_table
 
 if TYPE_CHECKING:
@@ -40,6 +40,6 @@ def latest(spark: SparkSession, table: str | os.PathLike[str], version: int | No
     path = location(spark, table)
     open_table(spark, path, version)  # raises `TableRefused` with the remedy
     if version is None:
-        version = int(history(spark, path, 1)[0]["version"])
+        version = int(logged_commits(spark, path, 1)[0]["version"])
     found = newest_rows(spark, path, version)
     return latest_of(open_table(spark, path, version)) if found is None else newest_of_series(found)

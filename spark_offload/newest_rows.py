@@ -33,7 +33,7 @@ from spark_offload.commit import alone
 from spark_offload.errors import HistoryError, TableRefused
 from spark_offload.landing import sync
 from spark_offload.log_changes import AddedFiles, added_after, commit_digest
-from spark_offload.positions import history
+from spark_offload.positions import logged_commits
 from spark_offload.spark_errors import first_line
 from spark_offload.table import SCHEMA, directory, open_table, properties
 
@@ -305,7 +305,7 @@ def _readable(spark: SparkSession, path: str) -> bool:
 
 
 def _newest_version(spark: SparkSession, path: str) -> int:
-    return int(history(spark, path, 1)[0]["version"])
+    return int(logged_commits(spark, path, 1)[0]["version"])
 
 
 def _with_added(spark: SparkSession, place: Path, kept: _Kept | None, added: AddedFiles) -> DataFrame:

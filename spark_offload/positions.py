@@ -7,13 +7,16 @@ positions are computed from the rows. Totals (`totals.py`) are stored next to th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from spark_offload import compat
+from spark_offload.commit_files import read_commits
 from spark_offload.landing import OutboxEpoch
-from spark_offload.table import location, named, open_table
+from spark_offload.table import directory, location, named, open_table
 from spark_offload.totals import Totals, from_json, to_json
 
 if TYPE_CHECKING:
@@ -76,8 +79,8 @@ def state(spark: SparkSession, table: str | os.PathLike[str]) -> TableState:
     path = location(spark, table)
     # Raises `TableRefused` with the remedy. DESCRIBE HISTORY would raise an error of Spark.
     open_table(spark, path)
-    near = history(spark, path)
-    return _recorded(spark, path, near) or state_after(spark, path, history(spark, path, None))
+    near = logged_commits(spark, path)
+    return _recorded(spark, path, near) or state_after(spark, path, logged_commits(spark, path, None))
 
 
 def state_after(spark: SparkSession, path: str, commits: Sequence[Any]) -> TableState:
@@ -119,7 +122,7 @@ def _totals(found: Mapping[str, Any], commits: Sequence[Any], index: int) -> dic
 def changed_by_others(spark: SparkSession, path: str) -> bool:
     """Return whether another program has changed the rows since the last commit of this one, or may have."""
     for limit in (_NEAR, None):
-        for commit in history(spark, path, limit):
+        for commit in logged_commits(spark, path, limit):
             if metadata(commit):
                 return False
             if commit["operation"] not in HARMLESS:
@@ -137,8 +140,18 @@ def counted(spark: SparkSession, path: str, version: int) -> dict[OutboxEpoch, i
     return {outbox: number for outbox, number in last.items() if outbox.valid}
 
 
+def logged_commits(spark: SparkSession, path: str, limit: int | None = _NEAR) -> Sequence[Any]:
+    """Return the commits of a table without their times, newest first; `limit` None returns all."""
+    place = directory(path)
+    # A session of another machine may see other files.
+    if place is not None and compat.is_classic_session(spark):
+        with contextlib.suppress(OSError, ValueError):  # Delta's error has the reason
+            return read_commits(place, limit)
+    return history(spark, path, limit)
+
+
 def history(spark: SparkSession, path: str, limit: int | None = _NEAR) -> list[Any]:
-    """Return the commits of a table, newest first; `limit` None returns all."""
+    """Return the commits of a table with their times, newest first; `limit` None returns all."""
     return spark.sql(f"DESCRIBE HISTORY {named(path)}" + ("" if limit is None else f" LIMIT {limit}")).collect()
 
 

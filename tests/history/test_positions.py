@@ -9,11 +9,12 @@ import pytest
 from history_data import DAY, SECOND, numbered, readings, write
 from ingest_sender import EPOCH, Sender
 
+from spark_offload.commit_files import read_commits
 from spark_offload.errors import TableRefused
 from spark_offload.ingest import ingest
 from spark_offload.landing import LandingZone, OutboxEpoch
 from spark_offload.maintain import maintain
-from spark_offload.positions import counted, place
+from spark_offload.positions import counted, history, place
 from spark_offload.status import status
 from spark_offload.table import SCHEMA, make_table, named, open_table
 
@@ -35,6 +36,13 @@ def test_new_and_missing_tables(spark: SparkSession, tmp_path: Path) -> None:
     assert place(spark, table) == (0, {})
     with pytest.raises(TableRefused, match="no version 7"):
         open_table(spark, table, 7)
+
+
+def assert_read_from_files(spark: SparkSession, table: str) -> None:
+    """Compare the commits in the files of the log with those that Delta lists."""
+    read = read_commits(Path(table), None)
+    assert read == [{name: commit[name] for name in read[0]} for commit in history(spark, table, None)]
+    assert read_commits(Path(table), 2) == read[:2]
 
 
 def test_commits_of_other_writers_are_tolerated(spark: SparkSession, tmp_path: Path) -> None:
@@ -69,6 +77,7 @@ def test_commits_of_other_writers_are_tolerated(spark: SparkSession, tmp_path: P
     assert sender.acknowledged == 40
     assert ingest(spark, landing, table)[0].observations == 20
     assert sorted(row.seq for row in open_table(spark, table).collect()) == list(range(1, 41))
+    assert_read_from_files(spark, table)
 
 
 def test_the_last_commit_with_positions_is_found(spark: SparkSession, tmp_path: Path) -> None:
@@ -79,6 +88,7 @@ def test_the_last_commit_with_positions_is_found(spark: SparkSession, tmp_path: 
     for number in range(22):
         spark.sql(f"ALTER TABLE {named(table)} SET TBLPROPERTIES ('note' = '{number}')")
     assert place(spark, table) == (24, {BOX: 5})
+    assert_read_from_files(spark, table)
 
 
 def test_status_reports_gaps_quarantine_and_waiting_segments(spark: SparkSession, tmp_path: Path) -> None:
