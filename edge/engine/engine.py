@@ -6,8 +6,9 @@ sends the notifications or undoes the updates.
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -32,6 +33,7 @@ from edge.engine.store.mirror import Mirror
 from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.activation import Activation
+from edge.engine.subscriptions.evaluation_parts import EVALUATION_STEPS
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.pending_subscriber import Ready
 from edge.engine.subscriptions.spu_manager import PreparedQuery, SpuManager
@@ -144,11 +146,17 @@ class Engine:
             self._reader_mirror.note(change)
             self.graph.dictionary.sweep()
 
-    def replay(self, changes: ChangeSet, at: int, *, settle: bool = True) -> int:
-        """Apply a change set of the journal and notify the subscribers. `at`: time of the change set.
+    def replay(self, changes: ChangeSet, at: int) -> None:
+        """Apply a change set of the journal and notify the subscribers. `at`: time of the change set."""
+        for _ in self.replay_in_parts(changes, at, sys.maxsize):
+            pass
 
+    def replay_in_parts(self, changes: ChangeSet, at: int, most: int, *, settle: bool = True) -> Iterator[int]:
+        """Apply a change set as `replay` does, and notify the subscribers part by part. Yields the steps of each part.
+
+        `most`: steps of a part, about; see `evaluation_parts`. Nothing else may use the engine before the end.
         `settle`: evaluate the queries without delta rules, too. Without it, a later call does so: this one is a part of
-        its change. Returns the number of notifications.
+        its change.
         """
         graph = self.graph
         transaction = Transaction(graph)
@@ -159,11 +167,10 @@ class Engine:
             transaction.drop(graph.intern_graph(name))
         self._note(changes)
         self._reader_mirror.note(changes)
-        sent = self.spus.notify(self.spus.activate(transaction, at))
+        yield from self.spus.activate_in_parts(transaction, at, most)
         if settle:
-            sent += self.spus.reevaluated.settle()
+            yield from (EVALUATION_STEPS for _ in self.spus.reevaluated.settle_in_parts())
         graph.dictionary.sweep()
-        return sent
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
         """Compile an update for the queue. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`. Any thread."""

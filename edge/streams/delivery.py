@@ -18,7 +18,7 @@ from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotFound, StorageFailed, TooManyRequests
 from edge.streams.encoding import parsed
 from edge.streams.names import stream_iri
-from edge.streams.processor import NewElement, Processor, SlideInProgress
+from edge.streams.processor import AdvanceInProgress, NewElement, Processor
 from edge.streams.quota import check_quota
 from edge.streams.report import TRIPLES, Report
 from edge.streams.running_query import RunningQuery
@@ -160,7 +160,7 @@ class Delivery:
                 continue
             try:
                 self._notify_observers(query)
-            except SlideInProgress:
+            except AdvanceInProgress:
                 self._waits[name] = None
             except EdgeError as error:
                 # The reports are stored: observers get them with the next one, or after a restart.
@@ -168,7 +168,7 @@ class Delivery:
                 _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
 
     def _notify_observers(self, query: RunningQuery) -> None:
-        """Notify the observers. Raises `StorageFailed`, and `SlideInProgress` if one is a stream that has to wait."""
+        """Notify the observers. Raises `StorageFailed`, and `AdvanceInProgress` if one is a stream that has to wait."""
         observers = self._waiting.of(query.name)
         if observers:
             self._waiting.bound(query.name, query.query.operator)

@@ -35,7 +35,7 @@ from edge.streams.kept_reports import KeptReports
 from edge.streams.live_subscriptions import LiveEngine, LiveSubscriptions
 from edge.streams.observations import LiveObservations, Past, PastValue
 from edge.streams.observer import StoredReport
-from edge.streams.processor import Processor, SlideInProgress
+from edge.streams.processor import AdvanceInProgress, Processor
 from edge.streams.report import Report
 from edge.streams.running_query import Follower
 from edge.streams.settings import StreamSettings
@@ -173,7 +173,7 @@ class StreamService:
         """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
 
         `by_arrival`: the time of the arrival of the action, and not the present. The processor may have passed it. The
-        action comes again after a slide in progress if it raises `SlideInProgress`; then it must have changed nothing.
+        action comes again after a slide in progress if it raises `AdvanceInProgress`; then it must have changed nothing.
         """
         future: Future[T] = Future()
 
@@ -187,7 +187,7 @@ class StreamService:
                 time = self._processor.time
                 now = arrival if by_arrival else time if self._is_late else max(self._clock.wall(), time)
                 result = action(self._processor, now)
-            except SlideInProgress:
+            except AdvanceInProgress:
                 return False
             except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
                 future.set_exception(contained(error))
@@ -289,7 +289,7 @@ class StreamService:
         """Pass a change of live data to the thread. The reports of a slide in progress are computed without it."""
 
         def run(_arrival: int) -> bool:
-            if self._is_sliding:
+            if self._is_advancing:
                 return False
             if self._broken is None:
                 action()
@@ -337,7 +337,7 @@ class StreamService:
         """Return the seconds until something is due."""
         if self._broken is not None:
             return _LONGEST_WAIT
-        if self._put_off or self._is_sliding or self._delivery.number:
+        if self._put_off or self._is_advancing or self._delivery.number:
             return 0.0
         if retry.failures:
             return retry.failed()
@@ -352,19 +352,19 @@ class StreamService:
         processor = self._processor
         self._is_late = True
         put_off = self._put_off
-        if not self._is_sliding:
+        if not self._is_advancing:
             put_off = [action for action in put_off if not self._has_run(action)]
         self._is_late = False
         for action in actions:
             # An element counts at the time at which it came, however long the actions before it take.
-            if not self._is_sliding:
+            if not self._is_advancing:
                 self._advance(action.arrival)
             if not self._has_run(action):
                 put_off.append(action)
         self._put_off = put_off
         # A large slide goes on by one piece. Then the actions come again that have arrived meanwhile.
         self._advance(put_off[0].arrival if put_off else self._actions.time())
-        if self._broken is None and not self._is_sliding and processor.time - self._reviewed > _REVIEW:
+        if self._broken is None and not self._is_advancing and processor.time - self._reviewed > _REVIEW:
             self._reviewed = processor.time
             self._guarded("streams.failed", processor.review)
         self._guarded("streams.failed", lambda: self._store_reports(retry))
@@ -380,13 +380,13 @@ class StreamService:
         return has_run
 
     @property
-    def _is_sliding(self) -> bool:
-        return self._broken is None and self._processor.is_sliding
+    def _is_advancing(self) -> bool:
+        return self._broken is None and self._processor.is_advancing
 
     def _advance(self, now: int) -> None:
         # While the disk fails, or is too slow, reports wait in memory: windows stand still before they fill it.
         waiting = self._processor.pending_changes + self._delivery.number
-        if self._is_sliding or (self._broken is None and waiting < _MOST_WAITING):
+        if self._is_advancing or (self._broken is None and waiting < _MOST_WAITING):
             self._guarded("streams.failed", lambda: self._processor.advance(now))
 
     def _store_reports(self, retry: Retry) -> None:

@@ -30,7 +30,7 @@ class Stream:
         self.taken = stored.taken
         """Number of the last element that the windows had when they slid last."""
         self.held = 0
-        """Number of the first element that windows get after the slide in progress; 0: they have all."""
+        """Number of the first element that windows get after the slide or corrections in progress; 0: they have all."""
         self.too_late = stored.too_late
         """Elements that came too late for a report: see `Accepted`."""
         self.size = 0

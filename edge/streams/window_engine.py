@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final
 
@@ -26,7 +26,17 @@ from edge.streams.slide_pieces import Move, SlidePieces
 from edge.streams.window_graph import WindowGraph
 
 _LARGEST_PIECE: Final = 1_000
-"""Triples of a piece of a slide, and about the number of queries that a piece changes."""
+"""Triples of a piece of a slide at most."""
+_FIRST_PIECE: Final = 50
+"""Triples of the first piece: each of them may concern all queries."""
+_PIECE_STEPS: Final = 50_000
+"""Steps of a piece, about: evaluations of a triple for a query. A request that needs the engine waits for them."""
+_SMALLEST_PIECE: Final = 20
+"""Triples of a piece that takes more steps. With fewer of them, the notifications of the queries take most time."""
+_PART_STEPS: Final = 4_000
+"""Steps of a part of a piece, about."""
+_STEPS: Final = 5
+"""Steps that take as long as a triple or a report."""
 
 
 class WindowEngine:
@@ -43,8 +53,10 @@ class WindowEngine:
         self._due: list[tuple[int, int, WindowGraph]] = []
         self._numbers = count(1)
         self._entries = count()
-        self._piece = _LARGEST_PIECE
-        """Triples of the next piece of a slide: fewer, if each of them changes many queries."""
+        self._piece = min(_FIRST_PIECE, _LARGEST_PIECE)
+        """Triples of the next piece of a slide: fewer, if each of them concerns many queries."""
+        self._parts: Iterator[int] = iter(())
+        """Parts of the present piece that are not evaluated. All engines have its triples already."""
         self._is_unsettled = False
         """Whether a change has left queries without delta rules to a later one."""
         self.time = 0
@@ -65,6 +77,7 @@ class WindowEngine:
         del self._windows[window.definition]
         self._due = [entry for entry in self._due if entry[2] is not window]
         heapq.heapify(self._due)
+        self._finish()
         self.change((), window.empty(), settle=not self._is_unsettled)
 
     def schedule(self, window: WindowGraph) -> None:
@@ -86,8 +99,8 @@ class WindowEngine:
 
         A window of counts may then be due again at this time: each of its slides has a report.
 
-        A slide of many elements changes the graphs in pieces. After each piece, this yields its work: the number of
-        triples, and that of the queries that it has changed.
+        A slide of many elements changes the graphs in pieces, which are evaluated in parts. This yields the work of
+        each part: 1 for each triple that changes, and 1 for `_STEPS` steps of the engine.
         """
         moves: list[Move] = []
         reporting: list[WindowGraph] = []
@@ -104,20 +117,25 @@ class WindowEngine:
             self.schedule(window)
         self.time = max(self.time, time)
         # One change for all windows, so that a query over several of them is evaluated once.
-        pieces = SlidePieces(moves, _LARGEST_PIECE)
+        pieces = SlidePieces(moves, self._piece)
         if pieces.is_large:
             for _ in pieces.order():
                 yield _LARGEST_PIECE
         while not pieces.is_done:
             size, moved = pieces.take(self._piece)
-            changed = self._move(moved, settle=pieces.is_done)
-            if pieces.is_large:
-                wanted = max(self._piece * _LARGEST_PIECE // max(changed, 1), 1)
+            self._parts = parts = self._evaluated(*self._moved(moved), settle=pieces.is_done)
+            work, steps = size, 0
+            for each in parts:
+                yield work + max(each // _STEPS, 1)
+                work, steps = 0, steps + each
+            yield work
+            if size:
+                wanted = max(size * _PIECE_STEPS // max(steps, 1), _SMALLEST_PIECE)
                 self._piece = min(wanted, 2 * self._piece, _LARGEST_PIECE)
-            yield size + changed
         return reporting
 
-    def _move(self, moves: Iterable[Move], *, settle: bool) -> int:
+    def _moved(self, moves: Iterable[Move]) -> tuple[list[ox.Quad], list[ox.Quad]]:
+        """Let the windows have the elements of a piece. Returns the added quads, and the removed ones."""
         added: list[ox.Quad] = []
         removed: list[ox.Quad] = []
         for window, entering, leaving in moves:
@@ -126,21 +144,34 @@ class WindowEngine:
             came, went = window.move(entering, leaving)
             added += came
             removed += went
-        return self.change(added, removed, settle=settle)
+        return added, removed
 
-    def change(self, added: Iterable[ox.Quad], removed: Iterable[ox.Quad], *, settle: bool = True) -> int:
+    def change(self, added: Iterable[ox.Quad], removed: Iterable[ox.Quad], *, settle: bool = True) -> None:
         """Change the windows, and notify the queries. The quads are not there yet, or are there, respectively.
 
-        `settle`: see `Engine.replay`. Returns the number of notifications.
+        `settle`: see `Engine.replay_in_parts`.
         """
+        self._finish()
+        for _ in self._evaluated(added, removed, settle=settle):
+            pass
+
+    def _evaluated(self, added: Iterable[ox.Quad], removed: Iterable[ox.Quad], *, settle: bool) -> Iterator[int]:
+        """Change the windows, and notify the queries part by part. Yields the steps of each part."""
         changes = ChangeSet(tuple(added), tuple(removed))
         if not changes and not (settle and self._is_unsettled):
-            return 0
+            return
         self._is_unsettled = not settle
-        return sum(engine.replay(changes, self.time, settle=settle) for engine in self._engines.values())
+        for engine in self._engines.values():
+            yield from engine.replay_in_parts(changes, self.time, _PART_STEPS, settle=settle)
+
+    def _finish(self) -> None:
+        """Evaluate what is left of the present piece of a slide, before something else uses the engines."""
+        for _ in self._parts:
+            pass
 
     def change_for(self, readers: Readers, added: Sequence[ox.Quad], removed: Sequence[ox.Quad]) -> None:
         """Change the live data that only the queries of some clients see, as `change` does."""
+        self._finish()
         changes = ChangeSet(added, removed)
         if changes:
             self._engine(readers).replay(changes, self.time)
@@ -149,6 +180,7 @@ class WindowEngine:
 
     def subscribe(self, readers: Readers, request: QueryRequest, sink: Sink) -> str:
         """Subscribe to a query. Returns its id. Raises `EdgeError`."""
+        self._finish()
         engine = self._engine(readers)
         self._users[readers] += 1
         try:
@@ -162,6 +194,7 @@ class WindowEngine:
 
     def explain(self, readers: Readers, request: QueryRequest) -> Explanation:
         """Explain how a query is, or would be, evaluated. Raises `EdgeError`."""
+        self._finish()
         try:
             return self._engine(readers).explain(request)
         finally:
@@ -171,6 +204,7 @@ class WindowEngine:
         """End a subscription. Does nothing if it has ended."""
         if spuid not in self._subscriptions:
             return
+        self._finish()
         readers = self._subscriptions.pop(spuid)
         with contextlib.suppress(NotFound):  # it failed, which has ended it
             self._engines[readers].unsubscribe(spuid)

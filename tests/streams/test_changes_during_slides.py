@@ -11,7 +11,7 @@ from edge.engine.clock import SystemClock
 from edge.protocol.access import ANYBODY
 from edge.streams import window_engine
 from edge.streams.delivery import Delivery
-from edge.streams.processor import NewElement, SlideInProgress, window_advance
+from edge.streams.processor import AdvanceInProgress, NewElement, window_advance
 from edge.streams.running_query import Follower
 from edge.streams.store import StreamStore
 from edge.streams.waiting import WaitingReports
@@ -51,11 +51,11 @@ class World:
         return self.processor.register(name, text, ANYBODY, self.processor.time)
 
     def begin_slide(self):
-        while not self.processor.is_sliding:
+        while not self.processor.is_advancing:
             self.processor.advance(END)
         # The elements are in the window in part.
         self.processor.advance(END)
-        assert self.processor.is_sliding
+        assert self.processor.is_advancing
 
     def finish(self, until=END):
         while not self.processor.advance(until):
@@ -170,13 +170,13 @@ def test_changes_that_depend_on_a_slide_wait_for_it(world):
     construct = query("[RANGE PT1M TUMBLING]", name="c", select="CONSTRUCT { ?s <urn:w> ?v }")
     world.processor.register("c", construct, ANYBODY, BEGIN)
     world.begin_slide()
-    with pytest.raises(SlideInProgress):
+    with pytest.raises(AdvanceInProgress):
         world.register("compared", operator="ISTREAM")
-    with pytest.raises(SlideInProgress):
+    with pytest.raises(AdvanceInProgress):
         world.register("chained", stream="c")
-    with pytest.raises(SlideInProgress):
+    with pytest.raises(AdvanceInProgress):
         world.processor.put_stream("s", 7 * SECOND, ANYBODY)
-    with pytest.raises(SlideInProgress):
+    with pytest.raises(AdvanceInProgress):
         world.processor.subscribe(query(WINDOW), ANYBODY, END)
     world.processor.put_stream("s", 5 * SECOND, ANYBODY)  # as it is
     world.register("compared", "[RANGE PT3S STEP PT3S]", operator="ISTREAM")

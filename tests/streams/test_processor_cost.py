@@ -9,7 +9,7 @@ from test_processor_order import BEGIN, SECOND, NoLiveData, make, query, triple
 from edge.engine.engine import Engine
 from edge.protocol.access import ANYBODY
 from edge.streams import window_engine
-from edge.streams.processor import NewElement, SlideInProgress, window_advance
+from edge.streams.processor import AdvanceInProgress, NewElement, window_advance
 from edge.streams.running_query import RunningQuery
 from edge.streams.store import StreamStore
 
@@ -19,13 +19,13 @@ __all__ = ["NoLiveData"]
 def count_quads(monkeypatch):
     """Return a list that gets the size of each change of an engine."""
     sizes: list[int] = []
-    replay = Engine.replay
+    replay = Engine.replay_in_parts
 
-    def counted(self, changes, at, **options):
+    def counted(self, changes, at, *options, **named):
         sizes.append(len(changes.added) + len(changes.removed))
-        return replay(self, changes, at, **options)
+        return replay(self, changes, at, *options, **named)
 
-    monkeypatch.setattr(Engine, "replay", counted)
+    monkeypatch.setattr(Engine, "replay_in_parts", counted)
     return sizes
 
 
@@ -99,7 +99,7 @@ def test_a_large_slide_is_cut_into_turns_in_which_elements_come(monkeypatch, tmp
         sizes.clear()
         while not processor.advance(now):
             turns += 1
-            assert processor.is_sliding
+            assert processor.is_advancing
             assert not processor.store_reports()
             assert sum(sizes) <= 1_000
             sizes.clear()
@@ -126,6 +126,60 @@ def test_a_large_slide_is_cut_into_turns_in_which_elements_come(monkeypatch, tmp
     ]
     processor.close()
     store.close()
+
+
+def count_parts(monkeypatch):
+    """Return a list that gets the steps of each part of a change of an engine."""
+    steps: list[int] = []
+    replay = Engine.replay_in_parts
+
+    def counted(self, changes, at, *options, **named):
+        for each in replay(self, changes, at, *options, **named):
+            steps.append(each)
+            yield each
+
+    monkeypatch.setattr(Engine, "replay_in_parts", counted)
+    return steps
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "?s <urn:v> ?v FILTER(?v > {n})",
+        "?s <urn:v> ?v . <urn:b{n}> <urn:w> ?w",
+        "?s <urn:v> ?v OPTIONAL {{ ?s <urn:w> ?w FILTER(?w > {n}) }}",
+    ],
+)
+def test_a_small_slide_that_concerns_many_queries_is_cut_into_turns(monkeypatch, body):
+    """A turn is bounded by the triples times the queries that they concern. Requests do not get half of a change."""
+    processor = make()
+    for number in range(60):
+        text = query("[RANGE PT2S TUMBLING]", name=f"q{number}", body=body.format(n=number), select="SELECT ?v")
+        processor.register(f"q{number}", text, ANYBODY, BEGIN)
+    processor.add("s", [NewElement(triple(number, f"a{number}")) for number in range(900)], ANYBODY, BEGIN)
+    now, turns = BEGIN + 2 * SECOND, 0
+    steps = count_parts(monkeypatch)
+    while not processor.advance(now):
+        assert sum(steps) <= 15_000
+        steps.clear()
+        turns += 1
+        if turns == 2:
+            text = query("[RANGE PT2S TUMBLING]", name="late", body="?s <urn:v> ?v", select="SELECT ?v")
+            processor.register("late", text, ANYBODY, now)
+            processor.unregister("q7", ANYBODY)
+    assert turns >= 5
+    found = {report.query: len(report.rows) for report in processor.store_reports()}
+    rows = {f"q{number}": 900 for number in range(60) if number != 7}
+    if "FILTER(?v" in body:
+        rows = {name: 899 - int(name[1:]) for name in rows}
+    elif "urn:b" in body:
+        rows = dict.fromkeys(rows, 0)
+    assert found == rows
+    while not processor.advance(now + 2 * SECOND):
+        pass
+    found = {report.query: len(report.rows) for report in processor.store_reports()}
+    assert found == dict.fromkeys([*rows, "late"], 0)
+    processor.close()
 
 
 def test_a_correction_reads_only_the_elements_of_its_reports(monkeypatch):
@@ -163,13 +217,13 @@ def test_corrections_of_many_queries_are_made_in_turns(monkeypatch):
     assert [add(value).late for value in (3_000, 4_000)] == [1, 1]
     assert add(0, now + 1).late == 0
     taken = waits = 0
-    while processor.is_sliding:
+    while processor.is_advancing:
         # One query in a turn: with and without the late elements, which enter and leave.
         assert sum(sizes) < 4_100
         sizes.clear()
         try:
             taken += add(5_000 + taken + waits).late
-        except SlideInProgress:
+        except AdvanceInProgress:
             waits += 1
         processor.advance(now)
     assert (taken, waits) == (4, 4)
@@ -190,9 +244,9 @@ def test_windows_slide_before_further_late_elements_are_corrected():
         pass
     for later in range(3):
         processor.add("s", [NewElement(triple(-1), now - 9 * SECOND)], ANYBODY, now)
-        assert processor.is_sliding
+        assert processor.is_advancing
         now += SECOND
-        while processor.is_sliding:
+        while processor.is_advancing:
             processor.advance(now)
         assert processor.time == now, later
     processor.close()
@@ -264,7 +318,7 @@ def test_an_element_that_makes_a_window_report_waits_for_the_slide_in_progress(m
     while not processor.advance(now):
         turns += 1
         now += 1
-        with pytest.raises(SlideInProgress):
+        with pytest.raises(AdvanceInProgress):
             processor.add("s", [NewElement(triple(turns, "a7"))], ANYBODY, now)
         assert turns < 50
     seen = [report for report in processor.store_reports() if report.query == "q7"]
@@ -297,7 +351,7 @@ def test_an_element_that_is_late_for_a_slide_in_progress_does_not_wait_for_it(mo
         advance(time)
         assert add(time, time, value=time) == (0, 0)
     assert not processor.advance(BEGIN + 10 * SECOND)
-    assert processor.is_sliding
+    assert processor.is_advancing
     assert add(10, 2, value=20) == (0, 1)
     assert add(10, 8, value=80) == add(10, 7, value=70) == (1, 0)
     assert add(10, 10, value=100) == (0, 0)

@@ -22,13 +22,18 @@ from edge.streams import window_engine
 from edge.streams.language import parse
 from edge.streams.model import Element, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowKind
 from edge.streams.names import stream_iri
-from edge.streams.processor import NewElement, Processor, SlideInProgress, window_advance
+from edge.streams.processor import AdvanceInProgress, NewElement, Processor, window_advance
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
 
 FIRST, LAST = map(int, os.environ.get("EDGE_STREAM_SEEDS", "0:600").split(":"))
 EACH = 50
-PIECES = ((window_engine, "_LARGEST_PIECE"), (window_advance, "_LARGEST_TURN"), (window_advance, "_REPORTS"))
+PIECES = (
+    (window_engine, "_LARGEST_PIECE"),
+    (window_engine, "_PART_STEPS"),
+    (window_advance, "_LARGEST_TURN"),
+    (window_advance, "_REPORTS"),
+)
 SECOND = 1_000_000
 BEGIN = 1_000_000
 """Seconds since 1970 at which all stories begin."""
@@ -308,14 +313,14 @@ class Story:
         """
         restarts = 0
         while not processor.advance(now * SECOND):
-            if not processor.is_sliding:
+            if not processor.is_advancing:
                 continue
             self.report(processor)
             action = self.pauses.random()
             if action < 0.2:
                 try:
                     self.add_now(processor, self.pauses.randint(self.earliest, 2), now)
-                except SlideInProgress:
+                except AdvanceInProgress:
                     self.story.append(f"which waits at {now}")
             elif action < 0.3 and self.has_restarts and restarts < 3:
                 restarts += 1  # not too many: each makes the slide again
@@ -346,7 +351,7 @@ class Story:
         text, _, names = self.text(name, longer)
         try:
             query = processor.register(name, text, ANYBODY, now * SECOND)
-        except SlideInProgress:
+        except AdvanceInProgress:
             self.story.append("which waits")
             return
         windows = tuple(

@@ -13,7 +13,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.protocol.errors import NotReady
 from edge.streams import window_engine
-from edge.streams.processor import NewElement, SlideInProgress, window_advance
+from edge.streams.processor import AdvanceInProgress, NewElement, window_advance
 from edge.streams.store import StreamStore
 from tests.support.waiting import wait_for
 
@@ -37,10 +37,10 @@ def test_the_end_of_a_slide_is_not_waited_for(tmp_path, monkeypatch):
 
     def stop(processor, _now):
         if not stopping.ident:
-            assert processor.is_sliding
+            assert processor.is_advancing
             stopping.start()
             wait_for(stops)
-        raise SlideInProgress
+        raise AdvanceInProgress
 
     service.clock.now += 10 * SECOND
     waits = service.service.call(stop)
@@ -52,7 +52,7 @@ def test_the_end_of_a_slide_is_not_waited_for(tmp_path, monkeypatch):
         assert store.time == START
     service.open()
     service.wait(0)
-    wait_for(lambda: service.call(lambda processor, _now: not processor.is_sliding))
+    wait_for(lambda: service.call(lambda processor, _now: not processor.is_advancing))
     assert service.call(lambda processor, _now: processor.find("q").number) == 1
     service.close()
     live.close()

@@ -46,9 +46,13 @@ class DeltaEvaluation:
     """Changed solutions of an update, for each SPU."""
 
     def __init__(
-        self, transaction: Transaction, rules: QueryRules, only: IncrementalSpu | None = None, steps: int | None = None
+        self,
+        transaction: Transaction,
+        rules: QueryRules,
+        only: Mapping[Row, IncrementalSpu] | None = None,
+        steps: int | None = None,
     ) -> None:
-        """`only`: evaluate only for this member of its plan group.
+        """`only`: evaluate only for these members of one plan group, by their open constants, each by itself.
 
         `steps`: step budget of each subscription; None for the limit of an evaluation.
         """
@@ -89,7 +93,8 @@ class DeltaEvaluation:
                 self._follow(entries[0], hits[entries[0]])
             else:
                 # A member of `everything` is evaluated as a whole already, so it must not be part of a group's job.
-                together = not everything and all(entry.connected and not entry.complete for entry in entries)
+                together = not everything and self._only is None
+                together = together and all(entry.connected and not entry.complete for entry in entries)
                 for entry in entries:
                     self._restrict(jobs, entry, hits[entry], together=together)
         if jobs:
@@ -97,7 +102,7 @@ class DeltaEvaluation:
 
     def _members(self, group: PlanGroup[IncrementalSpu]) -> Mapping[Row, IncrementalSpu]:
         """Return the members of a plan group to evaluate, by their open constants."""
-        return group.members if self._only is None else {self._only.open: self._only}
+        return group.members if self._only is None else self._only
 
     # A single trigger, whose quads are part of each changed solution
 
@@ -114,7 +119,7 @@ class DeltaEvaluation:
                     theirs.setdefault(member, []).append(change)
             for member, some in theirs.items():
                 self._follow_member(entry, member, some)
-        elif entry.connected and len(members) > 1 and entry.simple:
+        elif entry.connected and len(members) > 1 and entry.simple and self._only is None:
             try:
                 self._extend(entry, None, changes)
             except ResultTooLarge:  # too large for all members together, but perhaps not for each of them

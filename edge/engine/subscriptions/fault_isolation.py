@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from edge.engine.faults import contained
-from edge.engine.operators.stages import Weights
+from edge.engine.operators.stages import Row, Weights
 from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.delta_evaluation import Changes, DeltaEvaluation
@@ -49,8 +49,10 @@ class FaultIsolation:
         hits: Mapping[GroupTrigger[IncrementalSpu], Changes],
         everything: Collection[IncrementalSpu],
         steps: int | None = None,
+        only: Mapping[Row, IncrementalSpu] | None = None,
     ) -> None:
-        """`everything`: subscriptions to evaluate as a whole. `steps`: see `DeltaEvaluation`."""
+        """`everything`: subscriptions to evaluate as a whole. `steps` and `only`: see `DeltaEvaluation`."""
+        self._only = only
         self._steps = steps
         self._transaction = transaction
         self._rules = rules
@@ -59,7 +61,7 @@ class FaultIsolation:
 
     def run(self) -> Changed:
         """Evaluate. Errors of single subscriptions become part of the result."""
-        evaluation = self._attempt(self._hits, self._everything)
+        evaluation = self._attempt(self._hits, self._everything, self._only)
         if isinstance(evaluation, DeltaEvaluation):  # nearly always
             return Changed(evaluation.weights, evaluation.failures)
         changed = Changed()
@@ -73,14 +75,14 @@ class FaultIsolation:
         hits = {entry: changes for entry, changes in self._hits.items() if entry.group is group}
         everything = [spu for spu in self._everything if spu.group is group]
         group.forget()  # the failed run may have skipped the invalidation of some caches
-        outcome = self._attempt(hits, everything)
+        outcome = self._attempt(hits, everything, self._only)
         if isinstance(outcome, DeltaEvaluation):
             changed.add(outcome)
             return
         group.forget()
-        members = list(group.members.values())
+        members = list((group.members if self._only is None else self._only).values())
         for member in members:
-            own = self._attempt(hits, [spu for spu in everything if spu is member], only=member)
+            own = self._attempt(hits, [spu for spu in everything if spu is member], only={member.open: member})
             if isinstance(own, DeltaEvaluation):
                 changed.add(own)
             else:
@@ -94,7 +96,7 @@ class FaultIsolation:
         self,
         hits: Mapping[GroupTrigger[IncrementalSpu], Changes],
         everything: Collection[IncrementalSpu],
-        only: IncrementalSpu | None = None,
+        only: Mapping[Row, IncrementalSpu] | None = None,
     ) -> DeltaEvaluation | Exception:
         """Evaluate a part. Return the evaluation, or the error that it raised."""
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.faults import Incidents, contained
@@ -59,14 +59,18 @@ class ReevaluatedDelivery:
 
     def settle(self) -> int:
         """Evaluate on this thread and deliver until no work is left. Return the number of notifications."""
-        reevaluation, sent = self._reevaluation, 0
+        return sum(self.settle_in_parts())
+
+    def settle_in_parts(self) -> Iterator[int]:
+        """Evaluate and deliver as `settle` does. Yields the number of notifications after each evaluation."""
+        reevaluation = self._reevaluation
         while reevaluation.pending:
-            while (job := reevaluation.next()) is not None:
+            job = reevaluation.next()
+            if job is not None:
                 reevaluation.finish(reevaluation.run(job))
-            if not reevaluation.finished:
+            elif not reevaluation.finished:
                 break
-            sent += self.deliver(MAX_UNDELIVERED)
-        return sent
+            yield self.deliver(MAX_UNDELIVERED)
 
     def _deliver(self, outcome: Evaluated, incidents: Incidents) -> int:
         spu, pending = outcome.job.spu, list(outcome.job.pending)

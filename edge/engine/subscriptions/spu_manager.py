@@ -7,19 +7,22 @@ that the LUTT returns. Destroyer: an SPU ends with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.faults import Incidents, contained
+from edge.engine.operators.stages import Row
 from edge.engine.performance import PerformanceModel, clock
 from edge.engine.queries.evaluator import Evaluator, World
 from edge.engine.queries.query_plans import PlanMember, QueryPlans, Singular
 from edge.engine.requests import ActiveSubscription, QueryRequest, Sink
 from edge.engine.store.transaction import Transaction
+from edge.engine.store.triple_index import Quad
 from edge.engine.subscriptions.activation import Activation
 from edge.engine.subscriptions.delivery import NotificationDelivery
 from edge.engine.subscriptions.delta_evaluation import Changes
+from edge.engine.subscriptions.evaluation_parts import divided
 from edge.engine.subscriptions.explain_subscription import explain_member, explain_singular
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.fault_isolation import FaultIsolation
@@ -142,16 +145,7 @@ class SpuManager:
         as a failure of that SPU. If the method raises an error, no SPU has changed.
         """
         began = clock()
-        quads, ids, watchers = transaction.quads, transaction.ids, self.registry.watchers
-        hits = self.registry.triggers.hits(quads, ids)
-        whole = dict.fromkeys(watchers.hits(quads, ids)) if watchers else {}
-        everything: list[IncrementalSpu] = []
-        if transaction.graphs:
-            for spu in self.registry.graph_watchers:
-                if isinstance(spu, IncrementalSpu):
-                    everything.append(spu)
-                elif isinstance(spu, ReevaluatedSpu):
-                    whole[spu] = None
+        hits, everything, whole = self._concerned(transaction)
         found = clock()
         self._performance.note_lutt(found - began, len(hits) + len(whole))
         activations = [Activation(spu, at=now) for spu in whole]
@@ -165,6 +159,41 @@ class SpuManager:
         self._performance.note_booster(clock() - found)
         return activations
 
+    def activate_in_parts(self, transaction: Transaction, now: int, most: int) -> Iterator[int]:
+        """Compute the new results of all SPUs that the transaction affects, and notify their subscribers, part by part.
+
+        Yields the steps of each part (see `evaluation_parts`), about `most`. Nothing else may change the graph or the
+        SPUs in between. If the method raises an error, no SPU of the present part has changed.
+        """
+        hits, everything, whole = self._concerned(transaction)
+        self.notify([Activation(spu, at=now) for spu in whole])
+        incidents = Incidents()
+        for part in divided(hits, everything, most):
+            activations: list[Activation] = []
+            try:
+                self._apply_deltas(part.hits, part.everything, transaction, activations, incidents, part.only)
+            except BaseException:
+                self.undo(activations)
+                raise
+            self.notify(activations)
+            yield part.steps
+
+    def _concerned(
+        self, transaction: Transaction
+    ) -> tuple[dict[GroupTrigger[IncrementalSpu], list[tuple[Quad, bool]]], list[IncrementalSpu], dict[Spu, None]]:
+        """Return the triggers that quads match, the incremental SPUs to evaluate as a whole, and re-evaluated ones."""
+        quads, ids, watchers = transaction.quads, transaction.ids, self.registry.watchers
+        hits = self.registry.triggers.hits(quads, ids)
+        whole: dict[Spu, None] = dict.fromkeys(watchers.hits(quads, ids)) if watchers else {}
+        everything: list[IncrementalSpu] = []
+        if transaction.graphs:
+            for spu in self.registry.graph_watchers:
+                if isinstance(spu, IncrementalSpu):
+                    everything.append(spu)
+                elif isinstance(spu, ReevaluatedSpu):
+                    whole[spu] = None
+        return hits, everything, whole
+
     def _apply_deltas(
         self,
         hits: Mapping[GroupTrigger[IncrementalSpu], Changes],
@@ -172,10 +201,11 @@ class SpuManager:
         transaction: Transaction,
         activations: list[Activation],
         incidents: Incidents,
+        only: Mapping[Row, IncrementalSpu] | None = None,
     ) -> None:
-        """Apply the changed solutions to the SPUs, and list the activations."""
+        """Apply the changed solutions to the SPUs, and list the activations. `only`: see `DeltaEvaluation`."""
         changed = FaultIsolation(
-            transaction, self._world.rules, hits, everything, self.replacement.steps(transaction)
+            transaction, self._world.rules, hits, everything, self.replacement.steps(transaction), only
         ).run()
         self._world.graph.budget.lift()  # an SPU must apply its change as a whole
         for spu, fault in changed.faults.items():

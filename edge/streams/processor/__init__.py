@@ -4,9 +4,9 @@ Each module has one part of its state. From the bottom up: the registered stream
 stored yet, the elements that come, the windows of queries, time, registration; `processor` puts them together.
 """
 
+from edge.streams.processor.advance_in_progress import AdvanceInProgress
 from edge.streams.processor.element_limits import NewElement
 from edge.streams.processor.elements import Accepted
 from edge.streams.processor.processor import Processor
-from edge.streams.processor.slide_in_progress import SlideInProgress
 
-__all__ = ["Accepted", "NewElement", "Processor", "SlideInProgress"]
+__all__ = ["Accepted", "AdvanceInProgress", "NewElement", "Processor"]

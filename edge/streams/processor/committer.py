@@ -46,7 +46,7 @@ class Committer:
     def take_reports(self) -> list[Report]:
         """Make the reports durable, and return them. After `StorageFailed` a later call returns them.
 
-        Those of a slide in progress become durable together, after its end.
+        Those of a slide or corrections in progress become durable together, after the end.
         """
         if self._pending_changes.is_complete and (self._pending_changes.number or self._must_clean):
             self.commit()
@@ -60,7 +60,7 @@ class Committer:
     def commit(self, change: Callable[[], None] = lambda: None) -> None:
         """Make the reports and the state of this time durable, together with a further change.
 
-        While a slide is in progress, only the further change: after a crash, the slide is made again.
+        During a slide or corrections, only the further change: after a crash, these are made again.
         """
         if not self._pending_changes.is_complete:
             with self._store.transaction():

@@ -12,6 +12,7 @@ from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden, InvalidRequest
 from edge.streams.encoding import serialized
 from edge.streams.model import Element, ReportPolicy, WindowKind
+from edge.streams.processor.advance_in_progress import AdvanceInProgress
 from edge.streams.processor.committer import Committer
 from edge.streams.processor.corrector import Corrector
 from edge.streams.processor.element_limits import NewElement, check_size, read_element
@@ -19,7 +20,6 @@ from edge.streams.processor.lateness import is_lost, missing
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
-from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.report import Report
 from edge.streams.settings import StreamSettings
@@ -45,7 +45,7 @@ class Accepted(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Elements of a request that windows get at the end of the slide in progress."""
+    """Elements of a request that windows get at the end of the slide or the corrections in progress."""
 
     stream: Stream
     elements: Sequence[StoredElement]
@@ -89,7 +89,7 @@ class Elements:
     ) -> Accepted:
         """Add elements of a client to a stream, which came at `now`; they are durable at the return.
 
-        `holds`: a slide is in progress that some of them are late for, so windows get them after it.
+        `holds`: a slide or corrections are in progress that some of them are late for, so windows get them after that.
 
         Raises `NotFound`, `Forbidden`, `InvalidRequest`, `TooLarge`, `TooManyRequests`, `StorageFailed`; then none is
         added.
@@ -103,7 +103,7 @@ class Elements:
     def add(self, stream: Stream, elements: Sequence[NewElement], now: int, *, holds: bool = False) -> Accepted:
         """Add elements to any stream; they are durable at the return. Arguments and errors are those of `post`.
 
-        Also raises `SlideInProgress` if a slide is in progress and a window depends on arrivals: its slides would
+        Also raises `AdvanceInProgress` during a slide or corrections if a window depends on arrivals: its slides would
         follow each other without an end, and the time of an arrival is not durable before the slide. And for late
         elements while elements that were held are corrected: other requests may wait for the end.
         """
@@ -127,7 +127,7 @@ class Elements:
             # Once elements are held, later ones of the stream are, too: windows get them in the order of their numbers.
             holds = bool(holds or late or too_late or stream.held)
             if _depends_on_arrivals(stream) or (holds and (self._are_held or _has_sessions(stream))):
-                raise SlideInProgress
+                raise AdvanceInProgress
         last = stream.number + len(accepted)
 
         def store() -> None:

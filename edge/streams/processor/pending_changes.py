@@ -18,7 +18,7 @@ class PendingChanges:
         """`waiting`: returns the content of a new report if an observer waits for it, so that it has to be stored."""
         self._waiting = waiting
         self.is_complete = True
-        """False while a slide is in progress: its first reports must not be stored without the others."""
+        """False during a slide or corrections: their first reports must not be stored without the others."""
         self._reports: list[tuple[RunningQuery, Report]] = []
         self._first: dict[RunningQuery, int] = {}
         """Number of the first report of each query that has some."""

@@ -109,7 +109,7 @@ class Processor:
 
     def due(self) -> int | None:
         """Return the time at which `advance` or `store_reports` has something to do; None if nothing is due."""
-        if self.is_sliding or self._committer.is_cleaning:
+        if self.is_advancing or self._committer.is_cleaning:
             return self.time
         return self._window_advance.due()
 
@@ -118,12 +118,12 @@ class Processor:
         return self._window_advance.advance(now)
 
     @property
-    def is_sliding(self) -> bool:
-        """Whether a slide is in progress, which further calls of `advance` continue.
+    def is_advancing(self) -> bool:
+        """Whether a slide or corrections are in progress, which further calls of `advance` continue.
 
-        Methods raise `SlideInProgress` if they have to wait for its end. Changes of live data have to wait, too.
+        Methods raise `AdvanceInProgress` if they have to wait for the end. Changes of live data have to wait, too.
         """
-        return self._window_advance.is_sliding
+        return self._window_advance.is_advancing
 
     @property
     def pending_changes(self) -> int:

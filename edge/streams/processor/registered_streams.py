@@ -11,10 +11,10 @@ from edge.protocol.errors import InvalidRequest, NotFound, TooManyRequests
 from edge.streams.model import WindowDefinition
 from edge.streams.names import stream_iri
 from edge.streams.observations import OBSERVATIONS
+from edge.streams.processor.advance_in_progress import AdvanceInProgress
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.rights import check_owner, check_writes, may_write, reads
-from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.quota import check_quota
@@ -92,8 +92,8 @@ class RegisteredStreams:
     def put(self, identifier: str, lateness: int | None, access: Access) -> bool:
         """Register a stream, or change its lateness (microseconds). Returns whether it is new.
 
-        Raises `InvalidRequest`, `Forbidden`, `TooManyRequests`, `StorageFailed`. Raises `SlideInProgress` if the
-        lateness has to wait for the end of a slide, which decides which elements are late for it.
+        Raises `InvalidRequest`, `Forbidden`, `TooManyRequests`, `StorageFailed`. Raises `AdvanceInProgress` if the
+        lateness has to wait for the end of a slide or corrections: it decides which elements are late for them.
         """
         iri = stream_iri(identifier)
         check_writes(access, iri)
@@ -108,7 +108,7 @@ class RegisteredStreams:
         check_owner(stream.owner, access)
         if lateness is not None and not stream.source and wanted != stream.lateness:
             if not self._pending_changes.is_complete:
-                raise SlideInProgress
+                raise AdvanceInProgress
             with self._store.transaction():
                 self._store.set_stream(stream.id, wanted)
             self._set_lateness(stream, wanted)

@@ -11,13 +11,13 @@ from edge.protocol.errors import InvalidRequest
 from edge.streams.language import describe
 from edge.streams.model import ContinuousQuery
 from edge.streams.names import check_name, stream_iri
+from edge.streams.processor.advance_in_progress import AdvanceInProgress
 from edge.streams.processor.committer import Committer
 from edge.streams.processor.query_text import read_query_text
 from edge.streams.processor.query_windows import QueryWindows
 from edge.streams.processor.registered_queries import RegisteredQueries
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
-from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_advance import WindowAdvance
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
@@ -61,20 +61,20 @@ class QueryRegistration:
         """Register a query and start it.
 
         Raises `ParsingFailed`, `InvalidRequest` (among others, if a stream is not registered), `Forbidden`,
-        `TooManyRequests`, `StorageFailed`, and errors of the subscription. Raises `SlideInProgress` if it has to wait:
-        see `QueryWindows.depends_on_slide`.
+        `TooManyRequests`, `StorageFailed`, and errors of the subscription. Raises `AdvanceInProgress` if it has to
+        wait: see `QueryWindows.depends_on_slide`.
         """
         check_name(name)
         now = self._window_advance.begin_time(now)
-        if not self._window_advance.is_sliding:
+        if not self._window_advance.is_advancing:
             # Its first reports come after this time, also if the process ends at once.
             self._committer.commit()
         parsed_query = self._read(text, now)
         self._check_registration(name, parsed_query, access)
         stored = StoredQuery(name, text, access, now, False, 0, now, uuid.uuid4().hex)
         query = RunningQuery(stored, parsed_query)
-        if self._window_advance.is_sliding and self._windows.depends_on_slide(query):
-            raise SlideInProgress
+        if self._window_advance.is_advancing and self._windows.depends_on_slide(query):
+            raise AdvanceInProgress
         derived = query.output_stream
         if derived is not None:
             check_writes(access, derived)
@@ -109,12 +109,12 @@ class QueryRegistration:
     def subscribe(self, text: str, access: Access, now: int) -> tuple[RunningQuery, Delta]:
         """Start a query for one subscriber, and return its first result. It ends with `unsubscribe`, or the process.
 
-        Raises the errors of `register`. Raises `SlideInProgress` if a slide is in progress: the first result would be
-        that of a part of it.
+        Raises the errors of `register`. Raises `AdvanceInProgress` during a slide or corrections: the first result
+        would be that of a part.
         """
         self._window_advance.begin_time(now)
-        if self._window_advance.is_sliding:
-            raise SlideInProgress
+        if self._window_advance.is_advancing:
+            raise AdvanceInProgress
         now = max(now, self._clock.time)
         parsed_query = self._read(text, now)
         self._check_windows(parsed_query, access)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from edge.streams.processor.advance_in_progress import AdvanceInProgress
 from edge.streams.processor.elements import Elements
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
-from edge.streams.processor.slide_in_progress import SlideInProgress
 from edge.streams.processor.window_clock import WindowClock
 from edge.streams.processor.window_users import WindowUsers
 from edge.streams.window_engine import WindowEngine
@@ -20,9 +20,11 @@ _MANY: Final = 1_000
 windows that stayed empty are left out, too: the clock has jumped."""
 
 _LARGEST_TURN: Final = 1_000
-"""Work of a slide after which a turn ends: triples, changes of results, and reports."""
+"""Work of a slide after which a turn ends: triples, evaluations of queries (see `WindowEngine.slide`), and reports."""
 _REPORTS: Final = 1_000
-"""Reports of one piece of a slide."""
+"""Work of reports after which a turn may end."""
+_ROWS: Final = 100
+"""Rows of a report that take as long as another report."""
 
 
 class WindowAdvance:
@@ -44,7 +46,7 @@ class WindowAdvance:
         self._pending_changes = pending_changes
         self._clock = clock
         self._present: tuple[int, Iterator[int]] | None = None
-        """Time and further pieces of the slide in progress, or of corrections up to that time."""
+        """Time and further pieces of the slide in progress, or of the corrections up to that time."""
         self._is_correcting = False
         """Whether the pieces are those of corrections."""
         self._work = 0
@@ -52,9 +54,11 @@ class WindowAdvance:
         engine.time = clock.time
 
     @property
-    def is_sliding(self) -> bool:
-        """Whether a slide is in progress: the windows have slid, and further calls of `advance` make the reports. Or
-        corrections are in progress, during which no window slides.
+    def is_advancing(self) -> bool:
+        """Whether a slide or corrections are in progress, which further calls of `advance` continue.
+
+        During a slide, the windows have slid already, and the calls make the reports. During corrections, no window
+        slides.
         """
         return self._present is not None
 
@@ -70,12 +74,12 @@ class WindowAdvance:
         clock = self._clock
         clock.compare(now)
         now = max(now, clock.time)
-        if now - clock.time > _PAUSE and not self.is_sliding:
+        if now - clock.time > _PAUSE and not self.is_advancing:
             self._skip(now)
         slides = 0
         # After a slide in progress, the turn ends: before the next slide, its reports become durable, and requests come
         # that have waited. After corrections, the windows slide at once, because more late elements may have waited.
-        work = _MANY if self.is_sliding and not self._is_correcting else 0
+        work = _MANY if self.is_advancing and not self._is_correcting else 0
         last, is_done = clock.time, True
         while True:
             present = self._present or self._next(now)
@@ -135,8 +139,8 @@ class WindowAdvance:
     def begin_time(self, now: int) -> int:
         """Let the windows slide up to `now`, and return the time from which a new query can report.
 
-        While a slide is in progress, this is the time after it: the query takes no part in the slide, also if the slide
-        is made again after a crash.
+        During a slide or corrections, this is the time after them: the query takes no part, also if they are made again
+        after a crash.
         """
         if self._present is None:
             self.advance(now)
@@ -144,18 +148,18 @@ class WindowAdvance:
         return time if self._present is None else max(time, self._present[0] + 1)
 
     def admit(self, now: int, first: int) -> bool:
-        """Let elements come at a time, also during a slide, as if it was done.
+        """Let elements come at a time, also during a slide or corrections, as if these were done.
 
-        `first`: the earliest of their times. Returns whether windows get them after a slide in progress, because some
-        are late for it. Raises `SlideInProgress` if they have to wait for its end: other windows have to slide or to
-        get results before they come.
+        `first`: the earliest of their times. Returns whether windows get them after that, because some are late
+        for it. Raises `AdvanceInProgress` if they have to wait for the end: other windows have to slide or to get
+        results before they come.
         """
         if self._present is None:
             return False
         due = self._engine.due()
         is_next = due is None or due > now
         if not is_next or self._streams.has_chains:
-            raise SlideInProgress
+            raise AdvanceInProgress
         self._clock.time = max(self._clock.time, now)
         return first <= self._present[0]
 
@@ -171,14 +175,17 @@ class WindowAdvance:
     def _slide(self, time: int) -> Iterator[int]:
         """Let the windows slide that are due at a time. Yields the work of each piece: see `WindowEngine.slide`.
 
-        Also yields the number of queries that have reported, after so many of them that a turn may end.
+        Also yields the work of queries that report, after so many of them that a turn may end.
         """
         reporting = yield from self._engine.slide(time)
         # A query over several of these windows reports once; a dict, unlike a set, has the same order in each run.
         queries = {query: None for window in reporting for query in self._users.of(window)}
-        for number, query in enumerate(queries, 1):
-            if not number % _REPORTS:
-                yield _REPORTS
+        work = 0
+        for query in queries:
+            work += 1
+            if work >= _REPORTS:
+                yield work
+                work = 0
             # A window that several queries share may still have to slide for the time before the newest of them. Others
             # have ended since the windows have slid.
             if query.state != "running" or time < query.begun or not query.windows:
@@ -187,10 +194,11 @@ class WindowAdvance:
             query.mark(time)
             self._pending_changes.note_result(query)
             if report is not None:
+                work += len(report.rows) // _ROWS
                 self._pending_changes.add_report(query, report)
                 if not query.is_subscription and (output := query.output_stream) is not None:
                     self._elements.derive(self._streams.by_iri[output], report)
-        yield len(queries) % _REPORTS
+        yield work
 
     def _skip(self, now: int) -> None:
         """Leave out the reports of windows that stayed empty while the process did not run."""
