@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
+from edge.backoff import Backoff, Retry
 from edge.engine.admission.fair_share import FairShare
 from edge.engine.clock import Clock
 from edge.protocol.access import Access
@@ -26,6 +27,9 @@ from edge.streams.stored_rows import StoredObserver
 from edge.streams.waiting import WaitingReports
 
 _log = logging.getLogger(__name__)
+_SECOND: Final = 1_000_000
+_RETRY: Final = Backoff(first=1.0, most=15.0)
+"""Waits after a report could not be passed on."""
 _PIECE: Final = 50
 """Reports that are delivered before the next look at the time."""
 _LONGEST: Final = 20_000
@@ -55,8 +59,11 @@ class Delivery:
         """Durable reports that are not delivered."""
         self._waits = {each.query: None for each in waiting.observers if own_stream(each.url) is not None}
         """Queries with observers that are streams, which get reports of an earlier process, or after a slide."""
-        self._failure = ""
-        """Why observers do not get the reports since `add` yet."""
+        self._failed: dict[str, str] = {}
+        """Queries whose observers do not get their reports yet, with the reasons."""
+        self._retry = Retry(_RETRY)
+        self.retry_at: int | None = None
+        """Steady time (microseconds) at which `deliver` notifies these observers again; None: all have the reports."""
 
     @property
     def number(self) -> int:
@@ -122,14 +129,16 @@ class Delivery:
 
     def add(self, reports: Iterable[Report]) -> None:
         """Add durable reports, which `deliver` delivers in this order."""
-        if not self._reports:
-            self._failure = ""
         self._reports.extend(reports)
 
     def deliver(self) -> str:
         """Deliver reports for a while: `number` are left. Returns why observers do not get them; empty if they do."""
-        end = self._clock.steady() + _LONGEST
+        now = self._clock.steady()
+        end = now + _LONGEST
         waits, self._waits = self._waits, {}
+        if self.retry_at is not None and now >= self.retry_at:
+            waits.update(dict.fromkeys(self._failed))
+            self.retry_at = None
         self._deliver_to_observers(waits)
         while self._reports:
             reports = list(islice(self._reports, _PIECE))
@@ -139,7 +148,12 @@ class Delivery:
             self._deliver_to_observers(dict.fromkeys(report.query for report in reports))
             if self._clock.steady() >= end:
                 break
-        return self._failure
+        if not self._failed:
+            self._retry.succeeded()
+            self.retry_at = None
+        elif self.retry_at is None:
+            self.retry_at = now + round(self._retry.failed() * _SECOND)
+        return next(iter(self._failed.values()), "")
 
     def _deliver_to_followers(self, reports: Sequence[Report]) -> None:
         find = self._processor.find
@@ -156,16 +170,18 @@ class Delivery:
     def _deliver_to_observers(self, queries: Iterable[str]) -> None:
         for name in queries:
             query = self._processor.find(name)
-            if query is None:
-                continue
             try:
-                self._notify_observers(query)
+                if query is not None:
+                    self._notify_observers(query)
             except AdvanceInProgress:
                 self._waits[name] = None
             except EdgeError as error:
-                # The reports are stored: observers get them with the next one, or after a restart.
-                self._failure = error.description
-                _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
+                # The reports are stored: observers get them with the next attempt, or with the next report.
+                if name not in self._failed:
+                    _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
+                self._failed[name] = error.description
+            else:
+                self._failed.pop(name, None)
 
     def _notify_observers(self, query: RunningQuery) -> None:
         """Notify the observers. Raises `StorageFailed`, and `AdvanceInProgress` if one is a stream that has to wait."""
@@ -188,7 +204,7 @@ class Delivery:
                     access = self._processor.current(access)
                     self._processor.add(stream, [NewElement(triples)], access, self._clock.wall())
             except (StorageFailed, TooManyRequests):
-                raise  # it may pass: the element is added with the next report
+                raise  # it may pass: `deliver` tries again
             except EdgeError as error:
                 _log.warning("streams.not_fed", extra={"stream": stream, "reason": error.description})
             self._waiting.acknowledged(observer.id, report.number)

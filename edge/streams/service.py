@@ -92,7 +92,7 @@ class StreamService:
         self._starting = threading.Lock()
         self._actions = ActionQueue(clock)
         self._put_off: list[Action] = []
-        """Actions that wait for the end of a slide."""
+        """Actions that wait for the end of an advance in progress: of a slide or corrections."""
         self._is_late = False
         """Whether the present action has waited so."""
         self._thread: threading.Thread | None = None
@@ -173,7 +173,8 @@ class StreamService:
         """Run an action of a client on the thread, with the time. Its effect is durable when the future is done.
 
         `by_arrival`: the time of the arrival of the action, and not the present. The processor may have passed it. The
-        action comes again after a slide in progress if it raises `AdvanceInProgress`; then it must have changed nothing.
+        action comes again after an advance in progress if it raises `AdvanceInProgress`; then it must have changed
+        nothing.
         """
         future: Future[T] = Future()
 
@@ -183,7 +184,7 @@ class StreamService:
             try:
                 if self._broken is not None:
                     raise self._broken
-                # An action that has waited for the end of a slide comes before the next one, even if that is due.
+                # An action that has waited for the end of an advance comes before the next one, even if that is due.
                 time = self._processor.time
                 now = arrival if by_arrival else time if self._is_late else max(self._clock.wall(), time)
                 result = action(self._processor, now)
@@ -286,7 +287,7 @@ class StreamService:
     # The thread
 
     def _put_change(self, action: Callable[[], None]) -> None:
-        """Pass a change of live data to the thread. The reports of a slide in progress are computed without it."""
+        """Pass a change of live data to the thread. A slide and corrections in progress are computed without it."""
 
         def run(_arrival: int) -> bool:
             if self._is_advancing:
@@ -344,8 +345,9 @@ class StreamService:
         pause = _LONGEST_WAIT
         if (due := self._processor.due()) is not None:
             pause = min(pause, (due - self._clock.wall()) / _SECOND)
-        if self._flush_at is not None:
-            pause = min(pause, (self._flush_at - self._clock.steady()) / _SECOND)
+        for at in (self._flush_at, self._delivery.retry_at):
+            if at is not None:
+                pause = min(pause, (at - self._clock.steady()) / _SECOND)
         return max(pause, 0.0)
 
     def _work(self, actions: Sequence[Action], retry: Retry) -> None:
@@ -362,7 +364,7 @@ class StreamService:
             if not self._has_run(action):
                 put_off.append(action)
         self._put_off = put_off
-        # A large slide goes on by one piece. Then the actions come again that have arrived meanwhile.
+        # A slide or corrections in progress go on by one turn. Then the actions come again that have arrived meanwhile.
         self._advance(put_off[0].arrival if put_off else self._actions.time())
         if self._broken is None and not self._is_advancing and processor.time - self._reviewed > _REVIEW:
             self._reviewed = processor.time

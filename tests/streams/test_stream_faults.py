@@ -251,6 +251,41 @@ def test_acknowledgements_that_cannot_be_stored_are_tried_again_less_and_less_of
     assert service.close(10)
 
 
+def test_a_report_that_cannot_become_an_element_is_passed_on_later(live, monkeypatch, caplog):
+    """Without another report: it would be the next one that brings it."""
+    monkeypatch.setattr("edge.streams.delivery._RETRY", Backoff(first=0.01, most=0.02))
+    service = StreamService(
+        None,
+        StreamSettings(),
+        EngineSettings(),
+        live,
+        SystemClock(),
+        lambda access: access,
+        own_stream={"http://localhost/streams/fed": "fed"}.get,
+    )
+    text = query("q", "urn:edge:stream:s", "[ELEMENTS 1]", "CONSTRUCT { ?s <urn:hot> ?v }")
+    for name in ("s", "fed"):
+        service.call(lambda made, _now, name=name: made.put_stream(name, None, ANYBODY)).result(10)
+    service.call(lambda made, now: made.register("q", text, ANYBODY, now)).result(10)
+    service.observe("q", "http://localhost/streams/fed", ANYBODY).result(10)
+    add, faults = Processor.add, []
+
+    def full(made: Processor, identifier: str, *rest: Any) -> Any:
+        if identifier == "fed" and len(faults) < 3:
+            faults.append(service.fault())
+            raise StorageFailed("The disk is full")
+        return add(made, identifier, *rest)
+
+    monkeypatch.setattr(Processor, "add", full)
+    service.call(lambda made, now: made.add("s", [element(1)], ANYBODY, now)).result(10)
+    wait_for(lambda: len(faults) == 3)
+    wait_for(lambda: not service.fault())
+    assert service.call(lambda made, _now: made.stream("fed", ANYBODY).number).result(10) == 1
+    assert faults == ["", "The disk is full", "The disk is full"]
+    assert len([record for record in caplog.records if record.message == "streams.not_delivered"]) == 1
+    assert service.close(10)
+
+
 def damaged(directory: Path, content: bytes) -> None:
     """Store a report, and overwrite the page that contains `content`."""
     with closing(StreamStore(directory)) as store, store.transaction():
