@@ -56,10 +56,17 @@ class Stream:
         return self._kept[number][0]
 
     def between(self, begin: int | None, end: int) -> Iterator[Element]:
-        """Yield the kept elements with begin <= time < end in the order of time; None: from the first."""
+        """Yield the kept elements with begin <= time < end in the order of time; None: from the first.
+
+        No element may be kept or forgotten meanwhile.
+        """
+        for place in range(*self._places(begin, end)):
+            yield self._kept[self._by_time[place][1]][0]
+
+    def last_between(self, begin: int, end: int) -> Element | None:
+        """Return the last kept element with begin <= time < end, if any."""
         first, last = self._places(begin, end)
-        for _, number in self._by_time[first:last]:
-            yield self._kept[number][0]
+        return self._kept[self._by_time[last - 1][1]][0] if first < last else None
 
     def number_between(self, begin: int | None, end: int) -> int:
         """Return the number of the elements that `between` yields."""

@@ -12,6 +12,7 @@ from edge.streams import window_engine
 from edge.streams.processor import AdvanceInProgress, NewElement, window_advance
 from edge.streams.running_query import RunningQuery
 from edge.streams.store import StreamStore
+from edge.streams.stream import Stream
 
 __all__ = ["NoLiveData"]
 
@@ -260,6 +261,24 @@ def test_an_element_is_not_later_for_having_waited():
     late = [NewElement(triple(number), arrival - number * SECOND) for number in (10, 11)]
     assert processor.add("s", late, ANYBODY, arrival) == (2, 1, 1)
     assert processor.add("s", [NewElement(triple(0))], ANYBODY, arrival) == (1, 0, 0)
+    processor.close()
+
+
+@pytest.mark.parametrize("report", ["", " ON CHANGE"])
+def test_late_elements_of_a_session_visit_its_elements_once(monkeypatch, report):
+    processor = make(30)
+    processor.register("q", query(f"[SESSION PT5S]{report}"), ANYBODY, BEGIN)
+    times = [BEGIN + number * SECOND // 100 for number in range(400)]
+    processor.add("s", [NewElement(triple(time), time) for time in times], ANYBODY, BEGIN)
+    now = BEGIN + 4 * SECOND
+    while not processor.advance(now):
+        pass
+    visited = []
+    between = Stream.between
+    monkeypatch.setattr(Stream, "between", lambda *args: (visited.append(each) or each for each in between(*args)))
+    late = [NewElement(triple(time), time + SECOND // 200) for time in times[:200]]
+    assert processor.add("s", late, ANYBODY, now) == (200, 0, 0)
+    assert len(visited) <= 3 * 400
     processor.close()
 
 

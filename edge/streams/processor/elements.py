@@ -16,7 +16,7 @@ from edge.streams.processor.advance_in_progress import AdvanceInProgress
 from edge.streams.processor.committer import Committer
 from edge.streams.processor.corrector import Corrector
 from edge.streams.processor.element_limits import NewElement, check_size, read_element
-from edge.streams.processor.lateness import is_lost, missing
+from edge.streams.processor.lateness import SessionEnds, is_lost, missing
 from edge.streams.processor.pending_changes import PendingChanges
 from edge.streams.processor.registered_streams import RegisteredStreams
 from edge.streams.processor.rights import check_writes, reads
@@ -115,13 +115,15 @@ class Elements:
         is_needed = self._streams.needs(stream)
         if is_needed:
             self._streams.check_room(self._held_size + size)
-        stored = [StoredElement(each, graph, missing(stream, each, self._clock.time, now)) for each, graph in accepted]
+        passed = self._clock.time
+        ends = SessionEnds(stream, passed)
+        stored = [StoredElement(each, graph, missing(stream, each, passed, now, ends)) for each, graph in accepted]
         late = {each.element.number for each in stored if each.missing == TO_CORRECT}
-        added = [each for each, _ in accepted]
+        ends = SessionEnds(stream, passed, [each for each, _ in accepted])
         too_late = [
             LateElement(each.number, each.time, time, graph)
             for each, graph, missing in stored
-            if missing > 0 or is_lost(stream, each, self._clock.time, added)
+            if missing > 0 or is_lost(stream, each, passed, ends)
         ]
         if not self._pending_changes.is_complete:
             # Once elements are held, later ones of the stream are, too: windows get them in the order of their numbers.
