@@ -32,6 +32,7 @@ from tests.streams.receiver import Receiver
 from tests.support.waiting import eventually
 
 KILLS = int(os.environ.get("EDGE_STREAM_KILLS", "2"))
+GATES = {"EDGE__MQTT_GATE__ENABLED": "always", "EDGE__COAP__ENABLED": "true", "EDGE__COAP__PORT": "0"}
 EACH_CUT = 3
 """Reports between two cuts of the connection of a follower."""
 WINDOW = "FROM NAMED WINDOW <urn:w> ON <urn:edge:stream:s>"
@@ -243,77 +244,98 @@ async def following(endpoints):
         await asyncio.wait(tasks)
 
 
+class World:
+    """A gateway that is killed while elements come, and the observers of its queries."""
+
+    def __init__(self, process, broker):
+        self.process = process
+        self.endpoints = {"broker": broker.port, "starts": 0}
+        self.receiver, self.reports, self.sender = Receiver(), Reports(), Sender()
+        self.receiver.then(self.receiver.answering("200 OK"))
+        self.rng = random.Random(KILLS)
+
+    async def start(self):
+        endpoints = await asyncio.to_thread(self.process.start)
+        self.endpoints.update(endpoints, starts=self.endpoints["starts"] + 1)
+
+    async def request(self, method, path, body=""):
+        await asyncio.to_thread(request, self.endpoints["http"], method, path, body)
+
+    async def post(self):
+        return await asyncio.to_thread(self.sender.post, self.endpoints["http"])
+
+    async def register(self):
+        await self.request("PUT", "/streams/s")
+        for name, text in QUERIES.items():
+            await self.request("PUT", f"/queries/{name}", text)
+            await self.request("POST", f"/queries/{name}", f"http://127.0.0.1:{self.receiver.port}/{name}")
+        for name, text in FOLLOWED.items():
+            await self.request("PUT", f"/queries/followed-{name}", text)
+
+    async def kill(self):
+        """Kill the gateway between two elements, and start it again."""
+        for _ in range(self.rng.randint(3, 25)):
+            assert await self.post()
+        killing = asyncio.create_task(asyncio.to_thread(self.process.kill))
+        while await self.post():
+            pass
+        await killing
+        await self.start()
+
+    def is_complete(self, followers):
+        """Return whether observers and followers have all values, without the last ones of an unfinished count."""
+        while not self.receiver.requests.empty():
+            self.reports.take(self.receiver.requests.get_nowait())
+        values, sent = self.reports.values, set(self.sender.acknowledged)
+        counted = len(sent) - min(len(sent | self.sender.unsure), 3)
+        return (
+            sent <= set(values("whole"))
+            and sent <= set(values("new"))
+            and len(values("counted")) >= counted
+            and all(
+                sent <= set(each.values) if each.query == "followed-new" else len(each.values) >= counted
+                for each in followers
+            )
+        )
+
+
 @pytest.mark.timeout(180 + 20 * KILLS)
 async def test_each_window_is_reported_once(gateway, mosquitto):
     broker = mosquitto()
-    rng, endpoints = random.Random(KILLS), {"broker": broker.port, "starts": 0}
-    process = gateway(
-        EDGE__MQTT__BROKER=broker.url,
-        EDGE__MQTT_GATE__ENABLED="always",
-        EDGE__COAP__ENABLED="true",
-        EDGE__COAP__PORT="0",
-    )
-    receiver, reports, sender = Receiver(), Reports(), Sender()
-    receiver.then(receiver.answering("200 OK"))
-
-    def start():
-        endpoints.update(process.start(), starts=endpoints["starts"] + 1)
-        return endpoints["http"]
-
-    def is_complete(followers):
-        while not receiver.requests.empty():
-            reports.take(receiver.requests.get_nowait())
-        sent = set(sender.acknowledged)
-        last = sorted(sent | sender.unsure)[-3:]
-        whole = sent <= set(reports.values("whole")) and sent <= set(reports.values("new"))
-        followed = all(
-            sent <= set(each.values) if each.query == "followed-new" else len(each.values) >= len(sent) - len(last)
-            for each in followers
-        )
-        return whole and followed and len(reports.values("counted")) >= len(sent) - len(last)
-
-    async with receiver.running():
-        base = await asyncio.to_thread(start)
-        await asyncio.to_thread(request, base, "PUT", "/streams/s")
-        for name, text in QUERIES.items():
-            await asyncio.to_thread(request, base, "PUT", f"/queries/{name}", text)
-            url = f"http://127.0.0.1:{receiver.port}/{name}"
-            await asyncio.to_thread(request, base, "POST", f"/queries/{name}", url)
-        for name, text in FOLLOWED.items():
-            await asyncio.to_thread(request, base, "PUT", f"/queries/followed-{name}", text)
-        async with following(endpoints) as (followers, fail):
-
-            def have_connected(times):
-                return fail() or all(each.connections >= times for each in followers)
-
+    world = World(gateway(EDGE__MQTT__BROKER=broker.url, **GATES), broker)
+    async with world.receiver.running():
+        await world.start()
+        await world.register()
+        async with following(world.endpoints) as (followers, fail):
             for kill in range(KILLS):
-                await eventually(partial(have_connected, kill + 1), "the followers")
-                for _ in range(rng.randint(3, 25)):
-                    assert await asyncio.to_thread(sender.post, base)
-                killing = asyncio.create_task(asyncio.to_thread(process.kill))
-                while await asyncio.to_thread(sender.post, base):
-                    pass
-                await killing
-                base = await asyncio.to_thread(start)
+                await eventually(partial(have_connected, followers, fail, kill + 1), "the followers")
+                await world.kill()
             for _ in range(5):
-                assert await asyncio.to_thread(sender.post, base)
-            await eventually(lambda: fail() or is_complete(followers), "all reports")
+                assert await world.post()
+            await eventually(lambda: fail() or world.is_complete(followers), "all reports")
             assert all(each.connections > KILLS for each in followers)
             # The last report may be the first one after which a connection is cut, which comes after it.
             await eventually(
                 lambda: fail() or all(each.cut > EACH_CUT for each in followers), "a cut of each connection"
             )
-        async with following(endpoints) as (again, fail):
+        async with following(world.endpoints) as (again, fail):
             for each, other in zip(again, followers, strict=True):
                 each.after = {"after": 0}
                 each.cut = each.each_cut = max(EACH_CUT, other.number // 10)  # 500 times would take minutes
             await eventually(lambda: fail() or all(map(is_as_far, again, followers)), "all reports again")
+    check(world.reports, world.sender)
+    check_followers(followers, again, world.sender)
+
+
+def have_connected(followers, fail, times):
+    return fail() or all(each.connections >= times for each in followers)
+
+
+def check_followers(followers, again, sender):
     for first, second in zip(followers, again, strict=True):
         assert second.values[: len(first.values)] == first.values, f"a report of {first.query} has changed"
-    check(reports, sender)
-    for follower in followers:
-        assert len(set(follower.values)) == len(follower.values), f"{follower.query} has a value twice"
-        assert set(follower.values) <= set(sender.acknowledged) | sender.unsure
+        assert len(set(first.values)) == len(first.values), f"{first.query} has a value twice"
+        assert set(first.values) <= set(sender.acknowledged) | sender.unsure
 
 
 def is_as_far(follower, other):

@@ -1,25 +1,20 @@
-"""A query that reads the results of another one, against the oracle: any operators, windows and restarts.
-
-`EDGE_STREAM_SEEDS=1000:2000` runs these seeds instead of the first 60.
-"""
+"""A query that reads the results of another one, against the oracle: any operators, windows and restarts."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pyoxigraph as ox
 import pytest
 from processor_oracle import Arrival, Question, reports_of
-from test_processor_oracle import PIECES, SECOND, Story, quiet
+from story_seeds import check_stories, seeds
+from test_processor_oracle import SECOND, Story, quiet
 
 from edge.protocol.access import ANYBODY
 from edge.streams.model import Element, NamedWindow, StreamOperator
 from edge.streams.names import stream_iri
 
 __all__ = ["quiet"]
-
-FIRST, LAST = map(int, os.environ.get("EDGE_STREAM_SEEDS", "0:60").split(":"))
 
 
 class Chain(Story):
@@ -65,17 +60,6 @@ class Chain(Story):
         assert found == expected
 
 
-@pytest.mark.parametrize("first", range(FIRST, LAST, 60))
-def test_reports_on_the_results_of_a_query_are_those_of_the_oracle(first, tmp_path, monkeypatch):
-    for seed in range(first, min(first + 60, LAST)):
-        for module, name in PIECES:
-            monkeypatch.setattr(module, name, 1 if seed % 2 else 1_000)
-        directory = tmp_path / str(seed)
-        directory.mkdir()
-        story = Chain(seed, directory)
-        try:
-            story.check()
-        except BaseException as error:
-            told = "\n".join(story.story)
-            error.add_note(f"Seed {seed} (EDGE_STREAM_SEEDS={seed}:{seed + 1}): {told}")
-            raise
+@pytest.mark.parametrize("numbers", seeds(60))
+def test_reports_on_the_results_of_a_query_are_those_of_the_oracle(numbers, tmp_path, monkeypatch):
+    check_stories(Chain, numbers, tmp_path, monkeypatch)

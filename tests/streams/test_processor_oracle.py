@@ -1,12 +1,8 @@
-"""The processor against an oracle: any query, window and order of elements, with late ones, restarts and live changes.
-
-`EDGE_STREAM_SEEDS=10000:20000` runs these seeds instead of the first 600.
-"""
+"""The processor against an oracle: any query, window and order of elements, late ones, restarts and live changes."""
 
 from __future__ import annotations
 
 import logging
-import os
 import random
 import re
 from collections import Counter
@@ -14,26 +10,18 @@ from collections import Counter
 import pyoxigraph as ox
 import pytest
 from processor_oracle import Arrival, Question, reports_of
+from story_seeds import check_stories, seeds
 
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import ANYBODY
-from edge.streams import window_engine
 from edge.streams.language import parse
 from edge.streams.model import Element, NamedWindow, QueryForm, ReportPolicy, StreamOperator, WindowKind
 from edge.streams.names import stream_iri
-from edge.streams.processor import AdvanceInProgress, NewElement, Processor, window_advance
+from edge.streams.processor import AdvanceInProgress, NewElement, Processor
 from edge.streams.settings import StreamSettings
 from edge.streams.store import StreamStore
 
-FIRST, LAST = map(int, os.environ.get("EDGE_STREAM_SEEDS", "0:600").split(":"))
-EACH = 50
-PIECES = (
-    (window_engine, "_LARGEST_PIECE"),
-    (window_engine, "_PART_STEPS"),
-    (window_advance, "_LARGEST_TURN"),
-    (window_advance, "_REPORTS"),
-)
 SECOND = 1_000_000
 BEGIN = 1_000_000
 """Seconds since 1970 at which all stories begin."""
@@ -444,18 +432,6 @@ def quiet():
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("first", range(FIRST, LAST, EACH))
-def test_reports_and_corrections_are_those_of_the_oracle(first, tmp_path, monkeypatch):
-    for seed in range(first, min(first + EACH, LAST)):
-        # Each second story makes slides in pieces of one triple or report.
-        for module, name in PIECES:
-            monkeypatch.setattr(module, name, 1 if seed % 2 else 1_000)
-        directory = tmp_path / str(seed)
-        directory.mkdir()
-        story = Story(seed, directory)
-        try:
-            story.check()
-        except BaseException as error:
-            told = "\n".join(story.story)
-            error.add_note(f"Seed {seed} (EDGE_STREAM_SEEDS={seed}:{seed + 1}), lateness {story.lateness}: {told}")
-            raise
+@pytest.mark.parametrize("numbers", seeds(600))
+def test_reports_and_corrections_are_those_of_the_oracle(numbers, tmp_path, monkeypatch):
+    check_stories(Story, numbers, tmp_path, monkeypatch)
