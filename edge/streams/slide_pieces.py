@@ -39,8 +39,8 @@ class SlidePieces:
         self.is_done = not moves
         """Whether no piece is left. A slide has one piece at least."""
 
-    def order(self) -> Iterator[None]:
-        """Order the elements by their first subjects. Yields now and then.
+    def order(self) -> Iterator[int]:
+        """Order the elements by their first subjects. Yields the number of those that are ordered now and then.
 
         A query on one subject, such as the readings of one sensor, then computes its change once, in one piece.
         """
@@ -48,9 +48,10 @@ class SlidePieces:
         for place, move in enumerate(self._moves):
             for enters, elements in ((True, move.entering), (False, move.leaving)):
                 for begin in range(0, len(elements), _ORDERED):
-                    for element in elements[begin : begin + _ORDERED]:
+                    some = elements[begin : begin + _ORDERED]
+                    for element in some:
                         by_subject.setdefault(_subject(element), []).append((place, enters, element))
-                    yield
+                    yield len(some)
         self._steps = chain.from_iterable(by_subject.values())
 
     def take(self, most: int) -> tuple[int, Sequence[Move]]:

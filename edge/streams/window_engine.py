@@ -35,6 +35,8 @@ _SMALLEST_PIECE: Final = 20
 """Triples of a piece that takes more steps. With fewer of them, the notifications of the queries take most time."""
 _PART_STEPS: Final = 4_000
 """Steps of a part of a piece, about."""
+_ORDERED: Final = 8
+"""Elements whose ordering takes as long as a triple."""
 _STEPS: Final = 5
 """Steps that take as long as a triple or a report."""
 
@@ -119,10 +121,12 @@ class WindowEngine:
         # One change for all windows, so that a query over several of them is evaluated once.
         pieces = SlidePieces(moves, self._piece)
         if pieces.is_large:
-            for _ in pieces.order():
-                yield _LARGEST_PIECE
+            for ordered in pieces.order():
+                yield ordered // _ORDERED
+        in_turn = 0
         while not pieces.is_done:
-            size, moved = pieces.take(self._piece)
+            size, moved = pieces.take(min(self._piece, _LARGEST_PIECE - in_turn))
+            in_turn = (in_turn + size) % _LARGEST_PIECE
             self._parts = parts = self._evaluated(*self._moved(moved), settle=pieces.is_done)
             work, steps = size, 0
             for each in parts:

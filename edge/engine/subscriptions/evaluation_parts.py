@@ -60,7 +60,7 @@ def divided(hits: Hits, everything: Collection[IncrementalSpu], most: int) -> It
             if steps >= most:
                 yield Part(open_hits, open_everything, None, steps)
                 open_hits, open_everything, steps = {}, [], 0
-    if steps:
+    if open_hits or open_everything:
         yield Part(open_hits, open_everything, None, steps)
 
 
@@ -68,7 +68,7 @@ def _parts_of(
     group: PlanGroup[IncrementalSpu], hits: Hits, everything: Sequence[IncrementalSpu], most: int
 ) -> Iterator[Part]:
     """Yield the parts of one plan group."""
-    size = sum(len(changes) for changes in hits.values())
+    size = sum(len(changes) for changes in hits.values()) + len(everything)
     members = group.members
     alternatives = [list(entries) for _, entries in groupby(hits, key=attrgetter("number"))]
     if all(map(_is_common, alternatives)):
