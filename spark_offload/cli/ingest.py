@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_offload.ingest import IngestRound
-    from spark_offload.metrics import IngestCounters
+    from spark_offload.metrics import IngestCounters, Problems
 
 _WAIT = 60.0
 """Seconds to wait for a step of maintenance before a round."""
@@ -77,6 +77,7 @@ def ingest(
     from spark_offload.metrics import IngestCounters, Problems
 
     counters, known = IngestCounters(), Problems()
+    of_rounds, waiting = Problems(), Problems()
 
     def report() -> None:
         if metrics is not None:
@@ -85,9 +86,12 @@ def ingest(
 
     def run() -> None:
         try:
-            for done in _run(spark, zone, table, keep, max_rows, ended, idle=every is None):
+            done = None
+            for done in _run(spark, zone, table, keep, max_rows, ended, of_rounds, idle=every is None):
                 counters.add(done, time.time())
                 report()
+            if done is not None:
+                _report_waiting(done, waiting)
         except HistoryError:
             counters.failed_runs += 1
             report()
@@ -126,27 +130,28 @@ def _run(
     keep: timedelta,
     most: int,
     ended: threading.Event,
+    known: Problems,
     *,
     idle: bool,
 ) -> Iterator[IngestRound]:
-    """Ingest the waiting segments, report and yield each round; with `idle`, report also a round without segments."""
+    """Ingest the waiting segments, report and yield each round; with `idle`, report also a round without segments.
+
+    A problem that repeats is reported once.
+    """
     # This module imports PySpark, which takes seconds: --help must not wait for it.
     from spark_offload.ingest import rounds
 
-    done = None
     for done in rounds(spark, landing, table, keep=keep.total_seconds(), most=most, wait=_WAIT):
         if done.segments or (idle and not done.more):
             click.echo(str(done))
         for segment in done.damaged:
             name = f"{segment.outbox}/{segment.stem}"
             click.echo(f"edge-history: {name} is damaged and in quarantine: {segment.reason}", err=True)
-        for problem in done.problems:
+        for problem in known.new(done.problems):
             click.echo(f"edge-history: {problem}", err=True)
         yield done
         if ended.is_set():
             break
-    if done is not None:
-        _report_waiting(done)
 
 
 def _write_metrics(
@@ -176,13 +181,13 @@ def _write_metrics(
     return problems
 
 
-def _report_waiting(done: IngestRound) -> None:
-    for gap in done.gaps:
-        click.echo(f"edge-history: {gap}", err=True)
+def _report_waiting(done: IngestRound, known: Problems) -> None:
+    """Report gaps and outboxes of a newer schema, each once until it has ended: a gap also has a time, which grows."""
+    found = {f"{gap.outbox} {gap.first}": str(gap) for gap in done.gaps}
     for outbox in sorted({segment.outbox for segment in done.newer}):
-        click.echo(
-            f"edge-history: {outbox} sends segments of a newer schema, which must wait: update this program", err=True
-        )
+        found[str(outbox)] = f"{outbox} sends segments of a newer schema, which must wait: update this program"
+    for key in known.new(found):
+        click.echo(f"edge-history: {found[key]}", err=True)
 
 
 def _is_over(spark: SparkSession) -> bool:

@@ -114,7 +114,9 @@ def _is_locked(path: Path) -> bool:
         return False
 
 
-def test_ingest_status_and_maintain_commands(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_status_and_maintain_commands(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)
     Sender(landing, OBSERVATIONS, gateway="box-2").send(3, 4)
@@ -123,10 +125,15 @@ def test_ingest_status_and_maintain_commands(spark: SparkSession, tmp_path: Path
     options = ["--landing", str(landing), "--table", str(table), "--metrics", str(metrics)]
     # An operator or a gateway may leave anything in the quarantine.
     (landing / "quarantine" / "box-1" / "00000000000000aa" / "000000000031-000000000040.reason").mkdir(parents=True)
-    ingested = runner.invoke(edge_history, ["ingest", *options])
+    pauses = iter((False, True))
+    monkeypatch.setattr("threading.Event.wait", lambda *_: next(pauses))
+    ingested = runner.invoke(edge_history, ["ingest", *options, "--every", "5m"])
+    monkeypatch.undo()
+    assert next(pauses, None) is None, "it ran twice"
     assert ingested.exit_code == 0, ingested.output
     assert ingested.stdout == "ingested 10 observations (table version 1)\n"
-    assert "box-2/00000000000000aa: observations 1 to 2 are missing; 1 later segments have waited" in ingested.stderr
+    gap = "box-2/00000000000000aa: observations 1 to 2 are missing; 1 later segments have waited"
+    assert ingested.stderr.count(gap) == 1, "a gap is reported once"
     lines = metrics.read_text().splitlines()
     assert {"edge_history_ingest_rounds_total 1", "edge_history_ingest_observations_total 10"} <= set(lines)
     assert 'edge_history_outbox_gap_observations{gateway="box-2",epoch="00000000000000aa"} 2' in lines
