@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from spark_offload.table import LOG
 
-_MOST_COMMITS: Final = 200
+MOST_COMMITS: Final = 200
 """Number of commits that are read. The newest rows are renewed before (`newest_rows.py`)."""
 UNKNOWN: Final = 2**62
 """Number of rows of a file without statistics."""
@@ -32,7 +32,7 @@ def added_after(table: Path, base: int, version: int, most: int) -> AddedFiles |
     changed rows, has merged added files with older ones, or has left the log. Returns None also after many commits, and
     if more than `most` rows were added. `base` is -1 for the empty table before the first version.
     """
-    if version - base > _MOST_COMMITS:
+    if version - base > MOST_COMMITS:
         return None
     pending: dict[str, int] = {}
     try:

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812  conventional name
 from spark_offload.commit import alone
 from spark_offload.errors import HistoryError, TableRefused
 from spark_offload.landing import sync
-from spark_offload.log_changes import AddedFiles, added_after, commit_digest
+from spark_offload.log_changes import MOST_COMMITS, AddedFiles, added_after, commit_digest
 from spark_offload.positions import logged_commits
 from spark_offload.spark_errors import first_line
 from spark_offload.table import SCHEMA, directory, open_table, properties
@@ -130,7 +130,9 @@ def renew(spark: SparkSession, path: str, version: int, *, soon: bool = False) -
             base, count = (-1, 0) if kept is None else (kept.version, kept.rows)
             if base <= version and (added := added_after(place, base, version, _MOST_ADDED)) is not None:
                 cost = added.rows + _FILE * len(added.paths)
-                due = soon or (cost >= max(count, _FEW) and (kept is None or not _is_recent(kept, _PAUSE)))
+                due = cost >= max(count, _FEW) and (kept is None or not _is_recent(kept, _PAUSE))
+                # Beyond the whole of these limits, only maintenance could renew them.
+                due = due or soon or added.rows > _MOST_ADDED // 2 or version - base > MOST_COMMITS // 2
                 if added.paths and due and count <= _MOST_ROWS and _readable(spark, path):
                     _publish(place, version, _written(place, newest(_with_added(spark, place, kept, added))))
                 break

@@ -22,6 +22,8 @@ SELECT ?observation ?sensor ?label ?topic {
 }"""
 _FEW: Final = 10
 """Names in an error message."""
+_SIMILAR: Final = 0.8
+"""Similarity (0 to 1) of two names, from which on one is probably meant for the other."""
 
 
 @dataclass(slots=True)
@@ -95,14 +97,14 @@ def find(name: str, known: Sequence[Device]) -> Device:
         raise refused(f"several devices are called {printable(name)}; write one IRI of: {listed(named)}")
     if not known:
         raise refused("the graph has no observations, or this client may not read them")
-    owners = {each: device for device in known for each in device.names if name.startswith(f"{each}/")}
-    if owners:
-        owner = max(owners, key=len)
-        raise refused(
-            f"{printable(owners[owner].iri)} has no value {printable(name.removeprefix(f'{owner}/'))}; its values:"
-            f" {_values(owners[owner])}"
-        )
     names = {each: device for device in known for each in device.names}
+    owner = max((each for each in names if name.startswith(f"{each}/")), key=len, default=None)
+    similar = difflib.get_close_matches(name, names.keys() - {owner}, n=1, cutoff=_SIMILAR)
+    if owner is not None and not similar and sum(owner in device.names for device in known) == 1:
+        value = name.removeprefix(f"{owner}/")
+        raise refused(
+            f"{printable(names[owner].iri)} has no value {printable(value)}; its values: {_values(names[owner])}"
+        )
     near = [names[each] for each in difflib.get_close_matches(name, names, n=_FEW, cutoff=0.5)]
     raise refused(f"no device is called {printable(name)}; similar or first ones: {listed(near or known)}")
 
@@ -113,7 +115,8 @@ def listed(devices: Sequence[Device]) -> str:
 
 
 def _values(device: Device) -> str:
-    return ", ".join(printable(each) for each in sorted(map(device.name_of, device.observations))[:_FEW])
+    names = sorted(map(device.name_of, device.observations))
+    return ", ".join(map(printable, names[:_FEW])) + ", …" * (len(names) > _FEW)
 
 
 def local_name(iri: str) -> str:

@@ -259,7 +259,7 @@ TEXTS: Final[dict[str, FindingTexts]] = {
     ),
     "gateway.mapping_fault_announced": FindingTexts(
         "a device announces something that cannot be used: {reason}",
-        "the value is missing, cannot be set, or has no unit",
+        "the value is missing, cannot be set, has no unit, or follows the previous announcement",
         "correct it at the device, or map its messages in your own file: docs/how-to/discovery.md, docs/sparkplug.md",
     ),
     "gateway.rule_fault": FindingTexts(

@@ -11,6 +11,8 @@ from edge.gateway.watchdog import MAKES_PROGRESS
 _OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_broker", "mqtt_gate", "outbox", "recent")
 """Members for monitors without a token."""
 
+_SHOWN_ANNOUNCED: Final = 50
+"""Faults of announcements and births that are listed."""
 _SHOWN_FAULTS: Final = 20
 """Faults of a mapping file that are listed. Open pages of the application ask for them every ten seconds."""
 
@@ -19,7 +21,13 @@ def short_faults(faults: Sequence[Mapping[str, object]]) -> list[Mapping[str, ob
     """Return `MappingFiles.faults` with the first faults of each file, and the number of its other ones as
     `further_faults`. The texts are only in `reason`; a part that is empty is left out.
     """
-    return [_short(fault) for fault in faults]
+    announced = [fault for fault in faults if fault.get("announced")]
+    files = [fault for fault in faults if not fault.get("announced")]
+    shown = [_short(fault) for fault in (*files, *announced[:_SHOWN_ANNOUNCED])]
+    if (further := len(announced) - _SHOWN_ANNOUNCED) > 0:
+        reason = f"{shown[-1]['reason']}\n{further} further faults of announcements; the log has them"
+        shown[-1] = {**shown[-1], "reason": reason, "further_faults": further}
+    return shown
 
 
 def _short(fault: Mapping[str, object]) -> Mapping[str, object]:
@@ -29,7 +37,12 @@ def _short(fault: Mapping[str, object]) -> Mapping[str, object]:
     shown = parts[:_SHOWN_FAULTS]
     short = {
         **fault,
-        "faults": [{key: value for key, value in each.items() if value and key != "text"} for each in shown],
+        "faults": [
+            # A code has values, also none.
+            {key: each[key] for key in each if key != "text" and (each[key] or (key == "reason_values" and code))}
+            for each in shown
+            for code in (each.get("reason_code"),)
+        ],
     }
     if further := len(parts) - len(shown):
         lines = [str(each["text"]) for each in shown]

@@ -13,8 +13,9 @@ Given = TypeVar("Given")
 Value = TypeVar("Value")
 
 
-FaultCode = Literal["not_toml", "unknown_key", "missing_key", "wrong_value", "not_usable"]
-"""`wrong_value`: of another type, or not allowed for the key. `not_usable`: all others."""
+FaultCode = Literal["not_toml", "unknown_key", "missing_key", "wrong_value", "not_usable", "announced"]
+"""`wrong_value`: of another type, or not allowed for the key. `announced`: of an announcement or a birth.
+`not_usable`: all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def listed_fault(source: str, reason: str, *, begin: str = "", kept: bool = Fals
     announcement or birth. `begin`: beginning of the English text. `kept`: the previous announcement applies.
     """
     known = reason if isinstance(reason, Reason) else Reason(reason, None, {})
-    part = Fault(known.alone, key=known.place or None).to_json() | {"text": begin + reason}
+    part = Fault(known.alone, key=known.place or None, code="announced").to_json() | {"text": begin + reason}
     return {
         "file": source,
         "reason": begin + reason,

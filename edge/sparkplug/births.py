@@ -17,7 +17,7 @@ from edge.discovery.device_classes import PROPERTIES, unit_of
 from edge.discovery.mappings import literal, property_name
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import FaultsOfTable, listed_fault
-from edge.mapping.fault_reasons import Reason, because, placed, reason_of
+from edge.mapping.fault_reasons import because, placed, reason_of
 from edge.mapping.file_units import FileUnits
 from edge.mapping.model import MappingSpec, ReadingKeys
 from edge.mapping.pack import MappingPack
@@ -192,12 +192,15 @@ class Births:
         ]
 
     def dump(self) -> list[object]:
-        """Return what `restore` takes, as JSON. Also another thread may call it."""
+        """Return what `restore` takes, as JSON: faults without their codes, which the next birth has again.
+
+        Also another thread may call it.
+        """
         return [
             [
                 *(source.group, source.node, source.device),
                 [list(astuple(each)) for each in birth.metrics.values()],
-                *(sorted(birth.given.skipped), list(map(_dumped, birth.given.faults)), birth.given.further),
+                *(sorted(birth.given.skipped), list(map(str, birth.given.faults)), birth.given.further),
             ]
             for source, birth in tuple(self.known.items())
         ]
@@ -218,7 +221,7 @@ class Births:
                 }
                 if any(each.datatype not in DATATYPES for each in found.values()):
                     raise ValueError("a datatype is not known")
-                given = Given(found, frozenset(map(str, skipped)), tuple(map(_restored, faults)), int(further))
+                given = Given(found, frozenset(map(str, skipped)), tuple(map(str, faults)), int(further))
                 if size + given.size <= self._most and takes(source):
                     self.known[source] = self._compiled(source, given)
                     size += given.size
@@ -364,18 +367,6 @@ def _defined(metrics: Iterable[Metric]) -> Given:
         found[name] = Definition(name, metric.datatype or 0, text[:40], metric.properties.get("readOnly") is True)
     first = tuple(faults[:_MOST_FAULTS])
     return Given(found, frozenset(skipped - found.keys()), first, len(faults) - len(first))
-
-
-def _dumped(fault: str) -> object:
-    return [fault, fault.code, dict(fault.values), fault.place] if isinstance(fault, Reason) else fault
-
-
-def _restored(dumped: Any) -> str:  # noqa: ANN401  it is JSON
-    """Return a fault from `_dumped`, or from a version that stored only its text."""
-    if isinstance(dumped, str):
-        return dumped
-    text, code, values, place = dumped
-    return Reason(str(text), str(code) if code else None, {str(k): str(v) for k, v in values.items()}, str(place))
 
 
 def _unit(definition: Definition, faults: list[str]) -> Mapping[str, object]:

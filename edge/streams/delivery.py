@@ -148,6 +148,7 @@ class Delivery:
             self._deliver_to_observers(dict.fromkeys(report.query for report in reports))
             if self._clock.steady() >= end:
                 break
+        self._failed = {name: why for name, why in self._failed.items() if self._processor.find(name) is not None}
         if not self._failed:
             self._retry.succeeded()
             self.retry_at = None
@@ -184,16 +185,24 @@ class Delivery:
                 self._failed.pop(name, None)
 
     def _notify_observers(self, query: RunningQuery) -> None:
-        """Notify the observers. Raises `StorageFailed`, and `AdvanceInProgress` if one is a stream that has to wait."""
+        """Notify the observers. Raises `AdvanceInProgress` if one is a stream that has to wait, and `StorageFailed` or
+        `TooManyRequests` if one is a stream that cannot have the reports now.
+        """
         observers = self._waiting.of(query.name)
         if observers:
             self._waiting.bound(query.name, query.query.operator)
+        failure: EdgeError | None = None
         for observer in observers:
             stream = self._own_stream(observer.url)
             if stream is None:
                 self._notify(observer.id)
-            else:
+                continue
+            try:
                 self._feed(observer, stream, query.access)
+            except (StorageFailed, TooManyRequests) as error:
+                failure = error  # the other observers get the reports
+        if failure is not None:
+            raise failure
 
     def _feed(self, observer: StoredObserver, stream: str, access: Access) -> None:
         """Let the reports for an observer be elements of a stream of this gateway."""

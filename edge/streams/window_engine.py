@@ -55,10 +55,12 @@ class WindowEngine:
         self._due: list[tuple[int, int, WindowGraph]] = []
         self._numbers = count(1)
         self._entries = count()
-        self._piece = min(_FIRST_PIECE, _LARGEST_PIECE)
+        self._piece = _FIRST_PIECE
         """Triples of the next piece of a slide: fewer, if each of them concerns many queries."""
         self._parts: Iterator[int] = iter(())
         """Parts of the present piece that are not evaluated. All engines have its triples already."""
+        self._steps = 0
+        """Steps of the parts that are."""
         self._is_unsettled = False
         """Whether a change has left queries without delta rules to a later one."""
         self.time = 0
@@ -119,6 +121,8 @@ class WindowEngine:
             self.schedule(window)
         self.time = max(self.time, time)
         # One change for all windows, so that a query over several of them is evaluated once.
+        # The elements of the last slide may have concerned fewer queries.
+        self._piece = min(self._piece, _FIRST_PIECE, _LARGEST_PIECE)
         pieces = SlidePieces(moves, self._piece)
         if pieces.is_large:
             for ordered in pieces.order():
@@ -128,13 +132,13 @@ class WindowEngine:
             size, moved = pieces.take(min(self._piece, _LARGEST_PIECE - in_turn))
             in_turn = (in_turn + size) % _LARGEST_PIECE
             self._parts = parts = self._evaluated(*self._moved(moved), settle=pieces.is_done)
-            work, steps = size, 0
+            self._steps, work = 0, size
             for each in parts:
                 yield work + max(each // _STEPS, 1)
-                work, steps = 0, steps + each
+                work = 0
             yield work
             if size:
-                wanted = max(size * _PIECE_STEPS // max(steps, 1), _SMALLEST_PIECE)
+                wanted = max(size * _PIECE_STEPS // max(self._steps, 1), _SMALLEST_PIECE)
                 self._piece = min(wanted, 2 * self._piece, _LARGEST_PIECE)
         return reporting
 
@@ -166,7 +170,9 @@ class WindowEngine:
             return
         self._is_unsettled = not settle
         for engine in self._engines.values():
-            yield from engine.replay_in_parts(changes, self.time, _PART_STEPS, settle=settle)
+            for steps in engine.replay_in_parts(changes, self.time, _PART_STEPS, settle=settle):
+                self._steps += steps
+                yield steps
 
     def _finish(self) -> None:
         """Evaluate what is left of the present piece of a slide, before something else uses the engines."""

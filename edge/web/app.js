@@ -1,6 +1,6 @@
 // The shell of the application: navigation, state of the connection, and the page that the address names.
 // Values from the graph go into the page as text, never as markup.
-import { computed, html, render, signal, useEffect, useErrorBoundary, useSignal, useSignalEffect } from "./ui.js";
+import { computed, html, render, signal, useEffect, useErrorBoundary, useRef, useSignal, useSignalEffect } from "./ui.js";
 import { may } from "./model/access.js";
 import { connect, connection, leave } from "./model/connection.js";
 import { formatNumber, loadTexts, t } from "./model/text.js";
@@ -68,13 +68,20 @@ async function isOutdated() {
 /** `part` of the module that `load` imports. */
 function Later({ load, part, ...properties }) {
   const found = useSignal({});
-  const fail = async () => {
-    found.value = { failed: true, outdated: await isOutdated().catch(() => false) };
+  const shown = useRef(false);
+  const fail = () => {
+    found.value = { failed: true };
+    isOutdated().then((outdated) => { if (found.value.failed) found.value = { failed: true, outdated }; }).catch(() => {});
   };
   const attempt = () => Promise.all([load(), loadTexts()]).then(([{ [part]: Part }]) => { if (Part) found.value = { Part }; else throw new Error(part); }).catch((error) => { console.warn(error); fail(); });
-  useErrorBoundary((error) => { reportError(error); fail(); });  // a module of another version may also fail while it is shown
-  useEffect(() => { attempt(); }, []);
   const { Part, failed, outdated } = found.value;
+  useErrorBoundary((error) => {
+    if (shown.current) throw error;  // the page stays, with what is typed in it
+    reportError(error);
+    fail();  // a module of another version may load, and then not fit
+  });
+  useEffect(() => { attempt(); }, []);
+  useEffect(() => { shown.current = Boolean(found.peek().Part); }, [Part]);
   if (outdated) return html`<p class="note">${t("shell.outdated")} <button type="button" onClick=${() => location.reload()}>${t("shell.reload")}</button></p>`;
   if (failed) return html`<p class="note">${t("shell.failed")} <button type="button" onClick=${attempt}>${t("shell.again")}</button></p>`;
   return Part && html`<${Part} ...${properties} />`;

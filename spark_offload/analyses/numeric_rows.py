@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Final
 
@@ -55,8 +55,17 @@ def chosen(
 
 def latest(rows: DataFrame) -> datetime | None:
     """Return the time of the last row, ignoring times in the future (wrong clocks); None without rows."""
-    found: datetime | None = rows.where(F.col("ts") <= F.current_timestamp()).agg(F.max("ts")).collect()[0][0]
-    return None if found is None else found.astimezone(UTC)
+    past = rows.where(F.col("ts") <= F.current_timestamp())
+    found: int | None = past.agg(F.unix_micros(F.max("ts"))).collect()[0][0]
+    return None if found is None else utc(found)
+
+
+def utc(micros: int) -> datetime:
+    """Return a time from its microseconds since 1970.
+
+    Spark Connect returns timestamps in local time without their zone, which are ambiguous when daylight saving ends.
+    """
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
 def join_on(left: DataFrame, right: DataFrame, columns: Sequence[str], how: str = "inner") -> DataFrame:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
+from itertools import islice
 from typing import IO, Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  conventional name
 
 from spark_offload.analyses.names import short_names
+from spark_offload.analyses.numeric_rows import utc
 from spark_offload.tabular import printable
 
 MOST_ROWS: Final = 1000
@@ -24,16 +27,18 @@ Write = Callable[[DataFrame, IO[str]], None]
 def as_table(found: DataFrame, output: IO[str]) -> None:
     """Write aligned columns with short IRIs, of the first `MOST_ROWS` rows. The last line has the number of rows."""
     # One row more than is shown tells whether there are more, without a count of all.
-    rows = found.take(MOST_ROWS + 1)
-    lines = [found.columns, *zip(*(_column(name, rows[:MOST_ROWS]) for name in found.columns), strict=True)]
+    rows = list(islice(_rows(found.limit(MOST_ROWS + 1)), MOST_ROWS + 1))
+    cells = zip(*rows[:MOST_ROWS], strict=True) if rows else ((),) * len(found.columns)
+    columns = [_column(name, column) for name, column in zip(found.columns, cells, strict=True)]
+    lines = [found.columns, *zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     numeric = [kind in {"double", "bigint", "int"} for _, kind in found.dtypes]
     for line in lines:
-        cells = (
+        padded = (
             f"{cell:>{width}}" if right else f"{cell:<{width}}"
             for cell, width, right in zip(line, widths, numeric, strict=True)
         )
-        output.write("  ".join(cells).rstrip() + "\n")
+        output.write("  ".join(padded).rstrip() + "\n")
     more = len(rows) > MOST_ROWS
     count = f"first {MOST_ROWS} rows; --format csv has all" if more else f"{len(rows)} row{'s' * (len(rows) != 1)}"
     output.write(f"({count})\n")
@@ -57,15 +62,22 @@ def as_json(found: DataFrame, output: IO[str]) -> None:
     output.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
-def _rows(found: DataFrame) -> Iterator[Row]:
+def _rows(found: DataFrame) -> Iterator[Sequence[object]]:
+    """Yield the cells of each row, with times in UTC (see `utc`)."""
+    times = {name for name, kind in found.dtypes if kind == "timestamp"}
+    places = [place for place, name in enumerate(found.columns) if name in times]
+    numbers = found.withColumns({name: F.unix_micros(name) for name in times}) if times else found
     # Holds at most two partitions in memory: the one that is written and the next.
-    return found.toLocalIterator(prefetchPartitions=True)
+    for row in numbers.toLocalIterator(prefetchPartitions=True):
+        cells = list(row)
+        for place in places:
+            cells[place] = None if cells[place] is None else utc(cells[place])
+        yield cells
 
 
-def _column(name: str, rows: Sequence[Row]) -> list[str]:
-    cells = [row[name] for row in rows]
-    short = short_names((cell for cell in cells if cell is not None), NAMES[name]) if name in NAMES else {}
-    return ["" if cell is None else printable(short.get(cell) or _text(cell)) for cell in cells]
+def _column(name: str, cells: Sequence[object]) -> list[str]:
+    short = short_names((str(cell) for cell in cells if cell is not None), NAMES[name]) if name in NAMES else {}
+    return ["" if cell is None else printable(short.get(str(cell)) or _text(cell)) for cell in cells]
 
 
 def _text(cell: object) -> str:
@@ -75,9 +87,9 @@ def _text(cell: object) -> str:
 
 
 def _plain(cell: object) -> object:
-    """Convert a cell for CSV and JSON. Times become UTC, because PySpark returns them in the local time zone."""
+    """Convert a cell for CSV and JSON."""
     if isinstance(cell, datetime):
-        return cell.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return cell.isoformat().replace("+00:00", "Z")
     return cell.isoformat() if isinstance(cell, date) else cell
 
 

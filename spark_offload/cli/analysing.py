@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import click
 
 from spark_offload.cli.engines import embedded, engine_option, stored
 from spark_offload.cli.kinds import Timestamp
+from spark_offload.cli.output import output
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import HistoryError
 
@@ -120,7 +122,10 @@ def run(
     if embedded(options.engine, options.table):
         found = stored(options.engine, options.table, result)
         if found is not None:
-            _output(options, form, found, name)
+            from spark_offload.embedded.session import connect_mode
+
+            with connect_mode():
+                _output(options, form, found, name)
             return
     # The plot and the output both read the result; without the cache Spark would run the analysis twice.
     found = result(open_table(options.start(), options.table)).persist()
@@ -153,12 +158,12 @@ def _write(found: DataFrame, form: str, out: Path | None) -> None:
         # Spark would resolve a relative path in its default file system, which may be that of a cluster.
         found.write.parquet(str(out.absolute()))
         return
-    try:
+    with output(str(out)) as written:
         # Without translation of line ends, as the `csv` module requires: it writes those of RFC 4180.
-        with out.open("w", encoding="utf-8", newline="") as file:
-            WRITERS[form](found, file)
-    except OSError as error:
-        raise HistoryError(f"{out} cannot be written: {error.strerror}") from error
+        file = io.TextIOWrapper(written, encoding="utf-8", newline="")
+        WRITERS[form](found, file)
+        file.flush()
+        file.detach()
 
 
 def _plot(found: DataFrame, name: str, path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from spark_offload.cli.kinds import Timestamp
-from spark_offload.cli.query import output
+from spark_offload.cli.output import output
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import BacktestRefused
 

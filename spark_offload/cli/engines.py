@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from spark_offload.errors import EngineRefused
+from spark_offload.session import java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,10 +41,12 @@ def embedded(engine: str, table: str) -> bool:
         raise click.UsageError(f"{of_spark} needs --engine spark")
     if engine != "auto":
         return engine == "duckdb"
-    if of_spark or not Path(table).is_dir() or not (find_spec("duckdb") and find_spec("deltalake")):
+    if of_spark or not (find_spec("duckdb") and find_spec("deltalake")):
         return False
-    from spark_offload.embedded.table_files import size
+    from spark_offload.embedded.table_files import is_elsewhere, size
 
+    if is_elsewhere(table):
+        return False
     try:
         return size(table) <= LARGEST
     except EngineRefused:  # asked again, it gives the reason
@@ -104,14 +106,16 @@ def attempted(
     """Return the result of a call with DuckDB; None if Spark must answer, which is printed with the reason.
 
     `opened` returns the argument of the other two. With `--engine auto`, the call must not write an output, unless it
-    has no `limit` in seconds. Raises `EngineRefused` with `--engine duckdb`, and the other errors of the functions.
+    has no `limit` in seconds; without Java, it may take longer. Raises `EngineRefused` with `--engine duckdb`, and the
+    other errors of the functions.
     """
     from spark_offload.embedded.interruptible import interruptible
     from spark_offload.embedded.session import leave_connect_mode
 
+    can_give_up = engine == "auto" and java() is not None
     try:
         source = opened()
-        return interruptible(lambda: call(source), lambda: interrupt(source), limit if engine == "auto" else None)
+        return interruptible(lambda: call(source), lambda: interrupt(source), limit if can_give_up else None)
     except (EngineRefused, TimeoutError) as error:
         if engine == "duckdb":
             raise

@@ -55,7 +55,11 @@ def latest(
         found = chosen(rows, sensors=sensors, properties=properties)
         return found.select(*_COLUMNS).orderBy("series", "sensor", "feature", "property")
 
-    found = None
-    if embedded(engine, table):
-        found = stored(engine, table, lambda rows: result(latest_of(rows)), version)
-    WRITERS[form](result(newest(start(), table, version)) if found is None else found, sys.stdout)
+    found = stored(engine, table, lambda rows: result(latest_of(rows)), version) if embedded(engine, table) else None
+    if found is None:
+        WRITERS[form](result(newest(start(), table, version)), sys.stdout)
+        return
+    from spark_offload.embedded.session import connect_mode
+
+    with connect_mode():
+        WRITERS[form](found, sys.stdout)

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -15,11 +14,12 @@ import click
 
 from spark_offload.cli import engines
 from spark_offload.cli.engines import attempted, embedded, engine_option
+from spark_offload.cli.output import output
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import OutputRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
@@ -159,12 +159,18 @@ def _embedded(
             answer = attempt(written)
     else:
         # Nothing is written before the last row, because Spark may have to answer.
-        with tempfile.TemporaryFile() as whole:
-            answer = attempt(whole)
-            if answer == "":
-                whole.seek(0)
-                with output(out) as written:
-                    shutil.copyfileobj(whole, written)
+        try:
+            with tempfile.TemporaryFile() as whole:
+                answer = attempt(whole)
+                if answer == "":
+                    whole.seek(0)
+                    with output(out) as written:
+                        shutil.copyfileobj(whole, written)
+        except OSError as error:
+            raise OutputRefused(
+                f"the answer cannot be stored in {tempfile.gettempdir()} until it is whole ({error.strerror}): set"
+                " TMPDIR to a directory with more space, or use --engine duckdb"
+            ) from error
     if answer is not None and answer != "":
         _finish(answer, write, form, out)
     return answer is not None
@@ -192,31 +198,3 @@ def _write(answer: bool | DataFrame, written: IO[bytes], *, kind: str, form: str
         results.write_boolean(answer, form, written)
     else:
         (results.write_solutions if kind == "SELECT" else results.write_graph)(answer, form, written)
-
-
-@contextmanager
-def output(out: str | None) -> Iterator[IO[bytes]]:
-    """Open the output: a file, or standard output. A file stays as it is if there is an error.
-
-    Raises `OutputRefused`.
-    """
-    if out is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    path = Path(out).resolve()
-    # Devices and pipes cannot be replaced.
-    part = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            yield file
-        if part != path:
-            if path.exists():
-                shutil.copymode(path, part)
-            part.replace(path)
-    except OSError as error:
-        raise OutputRefused(f"{out} cannot be written: {error.strerror}") from error
-    finally:
-        if part != path:
-            with suppress(OSError):
-                part.unlink()

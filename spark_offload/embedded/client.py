@@ -241,7 +241,7 @@ class _refusals:  # noqa: N801  used as a context manager
             reason = str(error).strip().partition("\n")[0]
             if isinstance(error, duckdb.IOException):
                 raise TableRefused(f"a file of the table cannot be read ({reason})") from error
-            raise EngineRefused(f"DuckDB cannot answer this query ({reason}): use --engine spark") from error
+            raise EngineRefused(f"DuckDB cannot do this ({reason}): use --engine spark") from error
 
 
 def _named(table: pa.Table, rows: Rows) -> pa.Table:

@@ -27,7 +27,7 @@ def write(operation: proto.WriteOperation, pieces: Iterator[pa.Table]) -> None:
     }
     if operation.source not in writers:
         raise EngineRefused(f"DuckDB does not write {operation.source or 'tables'}: use --engine spark")
-    if ":" in operation.path:
+    if not operation.path.startswith("/"):
         raise EngineRefused(
             f"DuckDB writes only to directories of this machine, not to {operation.path}: use --engine spark"
         )

@@ -45,6 +45,11 @@ def open_files(session: SparkSession, table: str | os.PathLike[str], version: in
     return session.read.table(_VIEW)
 
 
+def is_elsewhere(table: str | os.PathLike[str]) -> bool:
+    """Return whether a table is not a path of this machine, but a URL or a name in a catalog."""
+    return not Path(table).exists() and _ELSEWHERE.search(os.fspath(table)) is not None
+
+
 def size(table: str | os.PathLike[str]) -> int:
     """Return the bytes of the newest version of a table. Raises `TableRefused`."""
     import pyarrow as pa
@@ -57,7 +62,7 @@ def _opened(table: str | os.PathLike[str], version: int | None) -> DeltaTable:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     path = Path(table)
-    if not path.exists() and _ELSEWHERE.search(os.fspath(table)):
+    if is_elsewhere(table):
         raise EngineRefused(f"DuckDB reads only directories of this machine, not {table}: use --engine spark")
     if not path.is_dir():
         raise TableRefused(why_none(str(path)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,8 @@ from spark_offload.analyses.anomalies import anomalies
 from spark_offload.analyses.downsample import downsample
 from spark_offload.analyses.energy import energy
 from spark_offload.analyses.gaps import gaps
-from spark_offload.analyses.numeric_rows import chosen
+from spark_offload.analyses.numeric_rows import chosen, latest
+from spark_offload.analyses.output import WRITERS
 from spark_offload.analyses.places import places
 from spark_offload.local_rows import local_frame
 
@@ -74,6 +77,23 @@ def found(result: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 def close(*numbers: float) -> Sequence[float]:
     return pytest.approx(numbers, rel=1e-9)
+
+
+def test_times_are_clear_when_daylight_saving_ends(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Rome")
+    time.tzset()
+    try:
+        first = round(datetime(2025, 10, 26, tzinfo=UTC).timestamp()) * SECOND - MIDNIGHT
+        rows = table(session, *(reading("a", first + number * 30 * MINUTE, number) for number in range(4)))
+        written = io.StringIO()
+        WRITERS["csv"](rows.select("ts").orderBy("ts"), written)
+        assert written.getvalue().split() == [
+            *("ts", "2025-10-26T00:00:00Z", "2025-10-26T00:30:00Z", "2025-10-26T01:00:00Z", "2025-10-26T01:30:00Z")
+        ]
+        assert latest(rows) == datetime(2025, 10, 26, 1, 30, tzinfo=UTC)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_downsampling(session: SparkSession) -> None:

@@ -252,7 +252,8 @@ def test_acknowledgements_that_cannot_be_stored_are_tried_again_less_and_less_of
 
 
 def test_a_report_that_cannot_become_an_element_is_passed_on_later(live, monkeypatch, caplog):
-    """Without another report: it would be the next one that brings it."""
+    """Without another report: it would be the next one that brings it. Other observers do not wait for it."""
+    notified: list[str] = []
     monkeypatch.setattr("edge.streams.delivery._RETRY", Backoff(first=0.01, most=0.02))
     service = StreamService(
         None,
@@ -261,18 +262,22 @@ def test_a_report_that_cannot_become_an_element_is_passed_on_later(live, monkeyp
         live,
         SystemClock(),
         lambda access: access,
+        notify=notified.append,
         own_stream={"http://localhost/streams/fed": "fed"}.get,
     )
     text = query("q", "urn:edge:stream:s", "[ELEMENTS 1]", "CONSTRUCT { ?s <urn:hot> ?v }")
     for name in ("s", "fed"):
         service.call(lambda made, _now, name=name: made.put_stream(name, None, ANYBODY)).result(10)
     service.call(lambda made, now: made.register("q", text, ANYBODY, now)).result(10)
-    service.observe("q", "http://localhost/streams/fed", ANYBODY).result(10)
-    add, faults = Processor.add, []
+    for name in ("fed", *"abcdefgh"):
+        service.observe("q", f"http://localhost/streams/{name}", ANYBODY).result(10)
+    notified.clear()
+    add, faults, others = Processor.add, [], []
 
     def full(made: Processor, identifier: str, *rest: Any) -> Any:
         if identifier == "fed" and len(faults) < 3:
             faults.append(service.fault())
+            others.append(len(set(notified)))
             raise StorageFailed("The disk is full")
         return add(made, identifier, *rest)
 
@@ -282,6 +287,7 @@ def test_a_report_that_cannot_become_an_element_is_passed_on_later(live, monkeyp
     wait_for(lambda: not service.fault())
     assert service.call(lambda made, _now: made.stream("fed", ANYBODY).number).result(10) == 1
     assert faults == ["", "The disk is full", "The disk is full"]
+    assert others[1:] == [8, 8]
     assert len([record for record in caplog.records if record.message == "streams.not_delivered"]) == 1
     assert service.close(10)
 

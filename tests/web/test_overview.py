@@ -255,7 +255,7 @@ async def test_a_page_from_before_an_update_says_so_and_is_reloaded(served, page
         update.setattr(files, "_content", content)
         forget_files()
         await page.evaluate("window.before = true; location.hash = '#/console'")
-        await page.wait_for(f"({NOTE}) !== ''")
+        await page.wait_for(f"({NOTE}).startsWith('The gateway was updated.')")
         await page.evaluate("document.querySelector('.note button').click()")
         await page.wait_for(f"!window.before && {CONSOLE}")
     forget_files()

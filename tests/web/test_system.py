@@ -85,7 +85,7 @@ async def test_an_edge_node_shows_its_adapter_and_its_state(house, page):
         await open_page(page)
         await speak(page, "de")
         await page.wait_for(f"{names('#sources dd')}.includes('gestorben')")
-        text = "Plant/Line 1: Camera: Das ist nicht verwendbar. Der Datentyp ist Bytes, aus dem keine Beobachtung wird"
+        text = "Plant/Line 1: Camera: Der Datentyp ist Bytes, aus dem keine Beobachtung wird"
         await page.wait_for(f"{names('main .problem')}.includes('{text}')")
     finally:
         node.close()

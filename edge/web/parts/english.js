@@ -19,7 +19,7 @@ export function FileFault({ file = "", reason, faults, further_faults: further, 
   const name = announced ? file : file.split("/").pop(), begin = name && `${isolated(name)}: `;
   if (language === "en" || !faults?.length) return html`<p class="problem" dir="auto">${!reason.startsWith(file) && begin}<${English}>${reason}<//></p>`;
   return html`${faults.map((each) => html`<p class="problem" dir="auto">${begin}<${Fault} fault=${each} /></p>`)}
-    ${further && html`<p class="problem" dir="auto">${begin}${t("fault.further", { n: further })}</p>`}`;
+    ${further && html`<p class="problem" dir="auto">${begin}${t(announced ? "fault.further_announced" : "fault.further", { n: further })}</p>`}`;
 }
 
 /** An error of a request. */

@@ -95,7 +95,7 @@ export const FINDINGS = {
   "gateway.stalled": ["un componente non avanza: {component}: {reason}", "il watchdog lo riavvia se resta così", "controlla di nuovo"],
   "gateway.mapping_fault": ["una mappatura ha un errore: {reason}", "non ha effetto", "vedi `edge mapping check FILE`; il gateway carica il file appena viene salvato"],
   "gateway.mapping_fault_previous": ["una mappatura ha un errore: {reason}", "vale la sua versione precedente fino al riavvio del gateway", "vedi `edge mapping check FILE`; il gateway carica il file appena viene salvato"],
-  "gateway.mapping_fault_announced": ["un dispositivo annuncia qualcosa che non si può usare: {reason}", "il valore manca, non si può impostare o non ha unità", "correggilo nel dispositivo, o mappa i suoi messaggi in un tuo file: docs/how-to/discovery.md, docs/sparkplug.md"],
+  "gateway.mapping_fault_announced": ["un dispositivo annuncia qualcosa che non si può usare: {reason}", "il valore manca, non si può impostare, non ha unità o segue l'annuncio precedente", "correggilo nel dispositivo, o mappa i suoi messaggi in un tuo file: docs/how-to/discovery.md, docs/sparkplug.md"],
   "gateway.rule_fault": ["una regola ha un errore: {reason}", "non ha effetto", "vedi `edge rules test FILE`; il gateway carica il file appena viene salvato"],
   "gateway.query_fault": ["un'interrogazione continua ha un errore: {reason}", "non ha effetto", "correggi il suo file, o pubblica di nuovo l'interrogazione"],
   "gateway.announce_fault": ["gli annunci a Home Assistant falliscono: {reason}", "Home Assistant potrebbe mostrare valori vecchi, o nessun dispositivo", "vedi docs/how-to/home-assistant.md; il gateway riprova"],

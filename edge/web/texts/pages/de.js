@@ -621,9 +621,11 @@ export const TEXTS = {
   "fault.missing_key": "Der Schlüssel fehlt.",
   "fault.wrong_value": "Der Wert ist nicht gültig. {reason}",
   "fault.not_usable": "Das ist nicht verwendbar. {reason}",
+  "fault.announced": "{reason}",
   "fault.nearest": 'Meinten Sie "{nearest}"?',
   "fault.allowed": "Erlaubt: {allowed}.",
   "fault.further": { one: "{n} weiterer Fehler; der Editor listet ihn auf.", other: "{n} weitere Fehler; der Editor listet sie auf." },
+  "fault.further_announced": { one: "{n} weiterer Fehler; er steht im Protokoll.", other: "{n} weitere Fehler; sie stehen im Protokoll." },
 
   "entry.title": "Token erforderlich",
   "entry.invalid_request": "Dieses Gateway verlangt ein Token",

@@ -621,9 +621,11 @@ export const TEXTS = {
   "fault.missing_key": "The key is missing.",
   "fault.wrong_value": "The value is not valid. {reason}",
   "fault.not_usable": "This cannot be used. {reason}",
+  "fault.announced": "{reason}",
   "fault.nearest": 'Did you mean "{nearest}"?',
   "fault.allowed": "Allowed: {allowed}.",
   "fault.further": { one: "{n} further fault; the editor lists it.", other: "{n} further faults; the editor lists them." },
+  "fault.further_announced": { one: "{n} further fault; the log has it.", other: "{n} further faults; the log has them." },
 
   "entry.title": "Token required",
   "entry.invalid_request": "This gateway requires a token",

@@ -621,9 +621,11 @@ export const TEXTS = {
   "fault.missing_key": "La chiave manca.",
   "fault.wrong_value": "Il valore non è valido. {reason}",
   "fault.not_usable": "Non si può usare. {reason}",
+  "fault.announced": "{reason}",
   "fault.nearest": 'Intendevi "{nearest}"?',
   "fault.allowed": "Ammessi: {allowed}.",
   "fault.further": { one: "{n} altro errore; l'editor lo elenca.", other: "{n} altri errori; l'editor li elenca." },
+  "fault.further_announced": { one: "{n} altro errore; è nel registro.", other: "Altri {n} errori; sono nel registro." },
 
   "entry.title": "Token richiesto",
   "entry.invalid_request": "Questo gateway richiede un token",
