@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -36,6 +37,16 @@ _LONGEST: Final = 20_000
 """Microseconds of a call of `deliver`, about."""
 
 
+@dataclass(slots=True)
+class _Failed:
+    """A query whose observers do not get their reports yet."""
+
+    reason: str = ""
+    at: int = 0
+    """Steady time of the next attempt, in microseconds."""
+    retry: Retry = field(default_factory=lambda: Retry(_RETRY))
+
+
 class Delivery:
     """The observers of all queries, and their reports."""
 
@@ -59,16 +70,18 @@ class Delivery:
         """Durable reports that are not delivered."""
         self._waits = {each.query: None for each in waiting.observers if own_stream(each.url) is not None}
         """Queries with observers that are streams, which get reports of an earlier process, or after a slide."""
-        self._failed: dict[str, str] = {}
-        """Queries whose observers do not get their reports yet, with the reasons."""
-        self._retry = Retry(_RETRY)
-        self.retry_at: int | None = None
-        """Steady time (microseconds) at which `deliver` notifies these observers again; None: all have the reports."""
+        self._failed: dict[str, _Failed] = {}
+        """Queries whose observers do not get their reports yet."""
 
     @property
     def number(self) -> int:
         """Number of reports that have to be delivered."""
         return len(self._reports)
+
+    @property
+    def retry_at(self) -> int | None:
+        """Steady time (microseconds) at which `deliver` tries again; None: all observers have their reports."""
+        return min((failed.at for failed in self._failed.values()), default=None)
 
     def observe(self, query: str, url: str, access: Access, *, is_target: bool = False) -> StoredObserver:
         """Add an observer of a query; it gets the reports from now on. Raises `EdgeError`."""
@@ -136,9 +149,7 @@ class Delivery:
         now = self._clock.steady()
         end = now + _LONGEST
         waits, self._waits = self._waits, {}
-        if self.retry_at is not None and now >= self.retry_at:
-            waits.update(dict.fromkeys(self._failed))
-            self.retry_at = None
+        waits.update({name: None for name, failed in self._failed.items() if now >= failed.at})
         self._deliver_to_observers(waits)
         while self._reports:
             reports = list(islice(self._reports, _PIECE))
@@ -148,13 +159,9 @@ class Delivery:
             self._deliver_to_observers(dict.fromkeys(report.query for report in reports))
             if self._clock.steady() >= end:
                 break
-        self._failed = {name: why for name, why in self._failed.items() if self._processor.find(name) is not None}
-        if not self._failed:
-            self._retry.succeeded()
-            self.retry_at = None
-        elif self.retry_at is None:
-            self.retry_at = now + round(self._retry.failed() * _SECOND)
-        return next(iter(self._failed.values()), "")
+        for name in [name for name in self._failed if self._processor.find(name) is None]:
+            del self._failed[name]
+        return next((failed.reason for failed in self._failed.values()), "")
 
     def _deliver_to_followers(self, reports: Sequence[Report]) -> None:
         find = self._processor.find
@@ -180,7 +187,9 @@ class Delivery:
                 # The reports are stored: observers get them with the next attempt, or with the next report.
                 if name not in self._failed:
                     _log.error("streams.not_delivered", extra={"query": name, "reason": error.description})
-                self._failed[name] = error.description
+                failed = self._failed.setdefault(name, _Failed())
+                failed.reason = error.description
+                failed.at = self._clock.steady() + round(failed.retry.failed() * _SECOND)
             else:
                 self._failed.pop(name, None)
 

@@ -68,12 +68,22 @@ async function isOutdated() {
 /** `part` of the module that `load` imports. */
 function Later({ load, part, ...properties }) {
   const found = useSignal({});
-  const shown = useRef(false);
+  const shown = useRef(false), attempts = useRef(0);
   const fail = () => {
     found.value = { failed: true };
     isOutdated().then((outdated) => { if (found.value.failed) found.value = { failed: true, outdated }; }).catch(() => {});
   };
-  const attempt = () => Promise.all([load(), loadTexts()]).then(([{ [part]: Part }]) => { if (Part) found.value = { Part }; else throw new Error(part); }).catch((error) => { console.warn(error); fail(); });
+  const attempt = async () => {
+    attempts.current += 1;
+    try {
+      const [{ [part]: Part }] = await Promise.all([load(), loadTexts()]);
+      if (!Part) throw new Error(part);
+      found.value = { Part };
+    } catch (error) {
+      console.warn(error);
+      fail();
+    }
+  };
   const { Part, failed, outdated } = found.value;
   useErrorBoundary((error) => {
     if (shown.current) throw error;  // the page stays, with what is typed in it
@@ -82,8 +92,11 @@ function Later({ load, part, ...properties }) {
   });
   useEffect(() => { attempt(); }, []);
   useEffect(() => { shown.current = Boolean(found.peek().Part); }, [Part]);
-  if (outdated) return html`<p class="note">${t("shell.outdated")} <button type="button" onClick=${() => location.reload()}>${t("shell.reload")}</button></p>`;
-  if (failed) return html`<p class="note">${t("shell.failed")} <button type="button" onClick=${attempt}>${t("shell.again")}</button></p>`;
+  const reload = html`<button type="button" onClick=${() => location.reload()}>${t("shell.reload")}</button>`;
+  if (outdated) return html`<p class="note">${t("shell.outdated")} ${reload}</p>`;
+  // After the second failure: a browser may keep a module that it could not use.
+  const again = attempts.current > 1 ? reload : html`<button type="button" onClick=${attempt}>${t("shell.again")}</button>`;
+  if (failed) return html`<p class="note">${t("shell.failed")} ${again}</p>`;
   return Part && html`<${Part} ...${properties} />`;
 }
 

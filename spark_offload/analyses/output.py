@@ -6,10 +6,9 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
-from itertools import islice
 from typing import IO, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  conventional name
 
 from spark_offload.analyses.names import short_names
@@ -27,7 +26,8 @@ Write = Callable[[DataFrame, IO[str]], None]
 def as_table(found: DataFrame, output: IO[str]) -> None:
     """Write aligned columns with short IRIs, of the first `MOST_ROWS` rows. The last line has the number of rows."""
     # One row more than is shown tells whether there are more, without a count of all.
-    rows = list(islice(_rows(found.limit(MOST_ROWS + 1)), MOST_ROWS + 1))
+    numbers, times = _numbers(found)
+    rows = [_cells(row, times) for row in numbers.take(MOST_ROWS + 1)]
     cells = zip(*rows[:MOST_ROWS], strict=True) if rows else ((),) * len(found.columns)
     columns = [_column(name, column) for name, column in zip(found.columns, cells, strict=True)]
     lines = [found.columns, *zip(*columns, strict=True)]
@@ -63,16 +63,27 @@ def as_json(found: DataFrame, output: IO[str]) -> None:
 
 
 def _rows(found: DataFrame) -> Iterator[Sequence[object]]:
-    """Yield the cells of each row, with times in UTC (see `utc`)."""
-    times = {name for name, kind in found.dtypes if kind == "timestamp"}
-    places = [place for place, name in enumerate(found.columns) if name in times]
-    numbers = found.withColumns({name: F.unix_micros(name) for name in times}) if times else found
+    """Yield the cells of each row, with times in UTC."""
+    numbers, times = _numbers(found)
     # Holds at most two partitions in memory: the one that is written and the next.
     for row in numbers.toLocalIterator(prefetchPartitions=True):
-        cells = list(row)
-        for place in places:
-            cells[place] = None if cells[place] is None else utc(cells[place])
-        yield cells
+        yield _cells(row, times)
+
+
+def _numbers(found: DataFrame) -> tuple[DataFrame, list[int]]:
+    """Return the rows with numbers in place of times (see `utc`), and the places of these."""
+    kinds = found.dtypes
+    times = [place for place, (_, kind) in enumerate(kinds) if kind == "timestamp"]
+    if not times:
+        return found, times
+    return found.withColumns({kinds[place][0]: F.unix_micros(kinds[place][0]) for place in times}), times
+
+
+def _cells(row: Row, times: Sequence[int]) -> Sequence[object]:
+    cells = list(row)
+    for place in times:
+        cells[place] = None if cells[place] is None else utc(cells[place])
+    return cells
 
 
 def _column(name: str, cells: Sequence[object]) -> list[str]:

@@ -193,10 +193,12 @@ def read_lamps(spark: SparkSession, path: Path) -> DataFrame:
 
     with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
         lines = csv.DictReader(file)
-        if not {"sensor", "watts"} <= set(lines.fieldnames or ()):
-            raise HistoryError(f"{path} has no columns sensor and watts: name them in its first line")
         try:
+            if not {"sensor", "watts"} <= set(lines.fieldnames or ()):
+                raise HistoryError(f"{path} has no columns sensor and watts: name them in its first line")
             lamps = {line["sensor"]: (float(line["watts"]), line.get("street") or None) for line in lines}
+        except UnicodeDecodeError:
+            raise HistoryError(f"{path} is not UTF-8: save it in this encoding") from None
         except (TypeError, ValueError):
             raise HistoryError(f"{path}, line {lines.line_num}: watts is not a number") from None
     schema = StructType(

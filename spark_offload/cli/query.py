@@ -159,14 +159,18 @@ def _embedded(
             answer = attempt(written)
     else:
         # Nothing is written before the last row, because Spark may have to answer.
+        is_whole = False
         try:
             with tempfile.TemporaryFile() as whole:
                 answer = attempt(whole)
+                whole.seek(0)
+                is_whole = True
                 if answer == "":
-                    whole.seek(0)
                     with output(out) as written:
                         shutil.copyfileobj(whole, written)
         except OSError as error:
+            if is_whole:  # the reader of standard output has ended, for example
+                raise
             raise OutputRefused(
                 f"the answer cannot be stored in {tempfile.gettempdir()} until it is whole ({error.strerror}): set"
                 " TMPDIR to a directory with more space, or use --engine duckdb"

@@ -139,6 +139,8 @@ def test_lamps_from_a_file(run: Run, tmp_path: Path) -> None:
     for text, fault in (("lamp,watts\n", "no columns"), ("sensor,watts\na,many\n", "line 2: watts is not a number")):
         lamps.write_text(text)
         assert fault in str(run("energy", *options).exception)
+    lamps.write_bytes("sensor,watts\nVia Forlì,1\n".encode("latin-1"))
+    assert "is not UTF-8" in str(run("energy", *options).exception)
 
 
 def test_energy_uses_values_before_the_period(run: Run) -> None:

@@ -113,6 +113,12 @@ def test_explain_prints_the_physical_plan(run: Run) -> None:
     assert "DuckDB's plan:" in explained
 
 
+@ONCE
+def test_a_full_temporary_directory_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("w+b"))  # noqa: SIM115
+    assert "set TMPDIR" in str(run(SELECT, "--engine", "auto").exception)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [

@@ -232,6 +232,13 @@ async def test_a_page_that_did_not_load_is_loaded_again(served, page, monkeypatc
         await page.wait_for(f"({NOTE}) === 'Loading failed. Try again'")
     await page.evaluate("document.querySelector('.note button').click()")
     await page.wait_for(CONSOLE)
+    with monkeypatch.context() as gone:
+        gone.delitem(files.FILES, "/pages/engine.js")
+        await page.evaluate("location.hash = '#/engine'")
+        for button in ("Try again", "Reload"):
+            await page.wait_for(f"({NOTE}) === 'Loading failed. {button}'")
+            await page.evaluate("document.querySelector('.note button').click()")
+        await page.wait_for(f"({NOTE}) === 'Loading failed. Try again'")  # it was reloaded
 
 
 UPDATED = {
