@@ -137,8 +137,6 @@ def create(path: Path, durability: str) -> None:
             refuse(path, "is missing while its write-ahead log is there")
         draft.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-            # The draft counts only after the rename, so one sync before that replaces 24, each slow on a memory card.
-            connection.execute("PRAGMA synchronous = OFF")
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
