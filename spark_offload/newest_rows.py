@@ -51,7 +51,7 @@ _FILE: Final = 1_000
 _FEW: Final = 50_000
 """Cost of reading added files, in rows, below which the newest rows are not renewed."""
 _PAUSE: Final = 600
-"""Least number of seconds between two renewals, which limits the number of files."""
+"""Least number of seconds between two renewals, which limits the number of files. Near a limit, there is no pause."""
 _MOST_ADDED: Final = 20_000_000
 """Number of added rows beyond which only maintenance keeps the newest rows. A round has at most 5 million rows."""
 _READABLE: Final = 6 * 3_600
@@ -119,8 +119,9 @@ def newest_rows(spark: SparkSession, path: str, version: int) -> DataFrame | Non
 def renew(spark: SparkSession, path: str, version: int, *, soon: bool = False) -> list[str]:
     """Keep the newest rows of the newest version, if reading the added files costs as much as reading the kept rows.
 
-    So the effort is proportional to the ingested rows. With `soon`, a single added file suffices. The caller must hold
-    the lock of the table. Returns the problem: it must end neither ingestion nor maintenance.
+    So the effort is proportional to the ingested rows. With `soon`, a single added file suffices, as it does at half of
+    the limits `_MOST_ADDED` and `MOST_COMMITS`. The caller must hold the lock of the table. Returns the problem: it
+    must end neither ingestion nor maintenance.
     """
     if (place := directory(path)) is None:
         return []
@@ -131,7 +132,7 @@ def renew(spark: SparkSession, path: str, version: int, *, soon: bool = False) -
             if base <= version and (added := added_after(place, base, version, _MOST_ADDED)) is not None:
                 cost = added.rows + _FILE * len(added.paths)
                 due = cost >= max(count, _FEW) and (kept is None or not _is_recent(kept, _PAUSE))
-                # Beyond the whole of these limits, only maintenance could renew them.
+                # Beyond these limits, only maintenance could renew them.
                 due = due or soon or added.rows > _MOST_ADDED // 2 or version - base > MOST_COMMITS // 2
                 if added.paths and due and count <= _MOST_ROWS and _readable(spark, path):
                     _publish(place, version, _written(place, newest(_with_added(spark, place, kept, added))))

@@ -39,7 +39,8 @@ def latest(
     Observations with another structure, which are stored quad by quad, are not included. Of observations with the same
     time, the last one is printed. Times in the future count, too.
 
-    It reads the newest rows that the ingester keeps next to the table, or else the whole table.
+    Spark reads the newest rows that the ingester keeps next to the table, or else the whole table. DuckDB reads the
+    whole table.
 
     \b
     edge-history latest --table history
